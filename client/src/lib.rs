@@ -1,0 +1,1 @@
+//! The Rust client: one call follows redirects by the algorithm every Candor driver shares

@@ -1,0 +1,1 @@
+//! Leadership, collection, greetings and peer links

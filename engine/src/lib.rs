@@ -1,0 +1,1 @@
+//! The only crate that plans and runs SQL with DataFusion

@@ -1,0 +1,1 @@
+//! Who may answer: admission, ranking, redirect and epoch rules as pure functions

@@ -1,0 +1,1 @@
+//! Runs sqllogictest suites against a real node over HTTP

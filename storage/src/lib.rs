@@ -1,0 +1,1 @@
+//! The range log and the multi-version tables behind it
