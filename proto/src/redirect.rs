@@ -29,6 +29,8 @@ pub enum RedirectReason {
     Staleness,
     /// This copy has not reached the version asked for.
     Version,
+    /// This node holds no copy of the range.
+    NoCopy,
 }
 
 /// Where to go: the node to expect there, how to reach it, and the epoch the answer was decided under.
