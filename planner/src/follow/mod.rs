@@ -1,0 +1,1 @@
+//! The client's side of a redirect.
