@@ -123,6 +123,8 @@ codes! {
     Starting = "starting", 503, "57P03", SOON;
     /// The node is stopping.
     Stopping = "stopping", 503, "57P01", SOON;
+    /// The other node could not be reached, or the connection to it broke.
+    HopFailed = "hop-failed", 502, "08006", Retry::Same;
     /// The statement ran longer than its deadline.
     Deadline = "deadline", 504, "57014", Retry::Never;
     /// The caller went away or asked to stop.
