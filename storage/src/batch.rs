@@ -1,0 +1,187 @@
+//! Rows inside a record: the names and types of the columns, then one Arrow IPC record batch message.
+//!
+//! An IPC stream would repeat a schema message of some hundred bytes in each single-row transaction; here a column
+//! costs its name and two bytes. The encoding of a batch is a function of its values: views are compacted first, so
+//! the buffers that a slice happens to share never travel.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::ipc::reader::read_record_batch;
+use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
+use arrow::ipc::{CompressionType, MetadataVersion, root_as_message};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::error::RecordError;
+use crate::schema::ColumnType;
+
+/// Batches of fewer rows are not worth compressing.
+const COMPRESSED_ROWS_MIN: usize = 64;
+
+/// Alignment of buffers in the body, bytes: that of the widest element, a 128-bit decimal or view.
+const ALIGNMENT: usize = 16;
+
+/// No LZ4 block grows to more than this many times its size.
+const LZ4_RATIO_MAX: i64 = 255;
+
+/// A batch as it stands in a record. `None` as a column's type means row ids, unsigned 64-bit numbers.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct WireBatch<'a> {
+    #[serde(borrow)]
+    columns: Vec<(&'a str, Option<ColumnType>)>,
+    /// Length of the IPC message's metadata at the start of `data`.
+    meta_size: u32,
+    #[serde(borrow)]
+    data: WireBytes<'a>,
+}
+
+enum WireBytes<'a> {
+    Borrowed(&'a [u8]),
+    Owned(Vec<u8>),
+}
+
+impl WireBytes<'_> {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl Serialize for WireBytes<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_bytes(self.as_slice())
+    }
+}
+
+impl<'a, 'de: 'a> Deserialize<'de> for WireBytes<'a> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        <&'a [u8]>::deserialize(d).map(Self::Borrowed)
+    }
+}
+
+impl<'a> WireBatch<'a> {
+    /// # Errors
+    /// A column of a type that is not stored.
+    pub(crate) fn new(batch: &'a RecordBatch) -> Result<Self, RecordError> {
+        let columns = batch
+            .schema_ref()
+            .fields()
+            .iter()
+            .map(|field| Ok((field.name().as_str(), wire_type(field)?)))
+            .collect::<Result<_, RecordError>>()?;
+        let compact = RecordBatch::try_new_with_options(
+            batch.schema(),
+            batch.columns().iter().map(compacted).collect(),
+            &arrow::record_batch::RecordBatchOptions::new().with_row_count(Some(batch.num_rows())),
+        )
+        .map_err(malformed)?;
+        let (meta, body) = encode(&compact).map_err(malformed)?;
+        let meta_size = meta.len();
+        let mut data = meta;
+        data.resize(meta_size.next_multiple_of(ALIGNMENT), 0);
+        data.extend_from_slice(&body);
+        Ok(Self {
+            columns,
+            meta_size: meta_size as u32,
+            data: WireBytes::Owned(data),
+        })
+    }
+
+    /// The batch; all its columns allow NULL.
+    pub(crate) fn read(&self) -> Result<RecordBatch, RecordError> {
+        let field = |(name, ty): &(&str, Option<ColumnType>)| {
+            Field::new(*name, ty.map_or(DataType::UInt64, ColumnType::arrow), true)
+        };
+        let schema = Arc::new(Schema::new(self.columns.iter().map(field).collect::<Vec<_>>()));
+        decode(self.data.as_slice(), self.meta_size as usize, schema)
+    }
+}
+
+fn wire_type(field: &Field) -> Result<Option<ColumnType>, RecordError> {
+    let ty = field.data_type();
+    if *ty == DataType::UInt64 {
+        return Ok(None);
+    }
+    ColumnType::from_arrow(ty)
+        .filter(|column| column.arrow() == *ty)
+        .map(Some)
+        .ok_or_else(|| RecordError::ColumnType {
+            column: field.name().clone(),
+            ty: ty.to_string(),
+        })
+}
+
+/// The same values in buffers that hold nothing else. Only views ever hold more: other arrays are cut to their slice
+/// when they are written.
+pub(crate) fn compacted(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Utf8View => Arc::new(array.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
+        _ => Arc::clone(array),
+    }
+}
+
+fn encode(batch: &RecordBatch) -> Result<(Vec<u8>, Vec<u8>), ArrowError> {
+    let mut options = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)?;
+    if batch.num_rows() >= COMPRESSED_ROWS_MIN {
+        options = options.try_with_compression(Some(CompressionType::LZ4_FRAME))?;
+    }
+    let (dictionaries, message) = IpcDataGenerator::default().encode(
+        batch,
+        &mut DictionaryTracker::new(false),
+        &options,
+        &mut IpcWriteContext::default(),
+    )?;
+    assert!(dictionaries.is_empty(), "no stored type is a dictionary");
+    Ok((message.ipc_message, message.arrow_data))
+}
+
+fn decode(data: &[u8], meta_size: usize, schema: SchemaRef) -> Result<RecordBatch, RecordError> {
+    let body_at = meta_size.next_multiple_of(ALIGNMENT);
+    if body_at > data.len() {
+        return Err(RecordError::Batch("its metadata is cut short".into()));
+    }
+    // One copy into aligned memory, which the arrays then share.
+    let data = Buffer::from(data);
+    let message = root_as_message(&data[..meta_size]).map_err(malformed)?;
+    let header = message
+        .header_as_record_batch()
+        .ok_or_else(|| RecordError::Batch("it is not a record batch".into()))?;
+    let body = data.slice(body_at);
+    check_buffers(&header, &body)?;
+    read_record_batch(&body, header, schema, &HashMap::new(), None, &MetadataVersion::V5).map_err(malformed)
+}
+
+/// Arrow slices the body by these numbers without looking, so they are looked at here.
+fn check_buffers(header: &arrow::ipc::RecordBatch<'_>, body: &Buffer) -> Result<(), RecordError> {
+    let broken = || RecordError::Batch("a buffer lies outside its body".into());
+    for buffer in header.buffers().into_iter().flatten() {
+        let (offset, length) = (buffer.offset(), buffer.length());
+        let end = offset.checked_add(length).ok_or_else(broken)?;
+        if offset < 0 || length < 0 || end > body.len() as i64 {
+            return Err(broken());
+        }
+        if header.compression().is_some() && length > 0 {
+            let prefix = body[offset as usize..end as usize].first_chunk::<8>().ok_or_else(broken)?;
+            let plain = i64::from_le_bytes(*prefix);
+            if plain < -1 || plain > length.saturating_mul(LZ4_RATIO_MAX) {
+                return Err(broken());
+            }
+        }
+    }
+    let negative = |node: &arrow::ipc::FieldNode| node.length() < 0 || node.null_count() < 0;
+    if header.length() < 0 || header.nodes().into_iter().flatten().any(negative) {
+        return Err(RecordError::Batch("a length is negative".into()));
+    }
+    Ok(())
+}
+
+fn malformed(error: impl std::fmt::Display) -> RecordError {
+    RecordError::Batch(error.to_string())
+}

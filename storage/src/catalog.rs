@@ -1,0 +1,399 @@
+//! The catalog of a range: an immutable value, one per schema change.
+//!
+//! A reader at a version holds the catalog of that version; a schema change makes a new one and leaves the old ones
+//! alone. Definitions are shared between them, so a change costs a copy of the maps, not of their contents.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use candor_proto::{LogIndex, NodeName};
+use serde::Serialize;
+
+use crate::schema::{CollectionDef, CollectionId, ColumnDef, ROW_ID_COLUMN, ReplicaDef, SchemaChange, ViewDef};
+
+/// What a range holds at one version.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    changed_at: LogIndex,
+    next_collection_id: u32,
+    databases: BTreeMap<String, Database>,
+    collections: BTreeMap<CollectionId, Collection>,
+    replicas: BTreeMap<NodeName, Arc<ReplicaDef>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Database {
+    collections: BTreeMap<String, CollectionId>,
+    views: BTreeMap<String, Arc<ViewDef>>,
+}
+
+#[derive(Clone, Debug)]
+struct Collection {
+    def: Arc<CollectionDef>,
+    schema: SchemaRef,
+}
+
+impl Collection {
+    fn new(def: CollectionDef) -> Self {
+        Self {
+            schema: def.schema(),
+            def: Arc::new(def),
+        }
+    }
+}
+
+impl Catalog {
+    /// The index of the entry that made this catalog; zero for the empty one.
+    pub fn changed_at(&self) -> LogIndex {
+        self.changed_at
+    }
+
+    /// An id that no collection of this range has ever had.
+    pub fn next_collection_id(&self) -> CollectionId {
+        CollectionId(self.next_collection_id)
+    }
+
+    /// Names of the databases, in order.
+    pub fn databases(&self) -> impl Iterator<Item = &str> {
+        self.databases.keys().map(String::as_str)
+    }
+
+    /// Whether there is a database of this name.
+    pub fn has_database(&self, name: &str) -> bool {
+        self.databases.contains_key(name)
+    }
+
+    /// The collection of this name.
+    pub fn collection(&self, database: &str, name: &str) -> Option<&Arc<CollectionDef>> {
+        let id = self.databases.get(database)?.collections.get(name)?;
+        self.collection_by_id(*id)
+    }
+
+    /// The collection of this id.
+    pub fn collection_by_id(&self, id: CollectionId) -> Option<&Arc<CollectionDef>> {
+        self.collections.get(&id).map(|collection| &collection.def)
+    }
+
+    /// The Arrow schema of the rows of the collection of this id, made once.
+    pub fn schema_of(&self, id: CollectionId) -> Option<&SchemaRef> {
+        self.collections.get(&id).map(|collection| &collection.schema)
+    }
+
+    /// The collections of a database, by name.
+    pub fn collections(&self, database: &str) -> impl Iterator<Item = &Arc<CollectionDef>> {
+        self.databases
+            .get(database)
+            .into_iter()
+            .flat_map(|database| database.collections.values())
+            .filter_map(|id| self.collection_by_id(*id))
+    }
+
+    /// All collections of the range, by id.
+    pub fn all_collections(&self) -> impl Iterator<Item = &Arc<CollectionDef>> {
+        self.collections.values().map(|collection| &collection.def)
+    }
+
+    /// The view of this name.
+    pub fn view(&self, database: &str, name: &str) -> Option<&Arc<ViewDef>> {
+        self.databases.get(database)?.views.get(name)
+    }
+
+    /// The views of a database, by name.
+    pub fn views(&self, database: &str) -> impl Iterator<Item = &Arc<ViewDef>> {
+        self.databases
+            .get(database)
+            .into_iter()
+            .flat_map(|database| database.views.values())
+    }
+
+    /// The declared peers, by name.
+    pub fn replicas(&self) -> impl Iterator<Item = &Arc<ReplicaDef>> {
+        self.replicas.values()
+    }
+
+    /// The declared peer of this name.
+    pub fn replica(&self, name: &NodeName) -> Option<&Arc<ReplicaDef>> {
+        self.replicas.get(name)
+    }
+
+    /// The catalog after `changes`, made by the entry at `index`.
+    ///
+    /// # Errors
+    /// The reason, in plain words, why one of the changes does not fit. The same on every replica.
+    pub fn changed(&self, index: LogIndex, changes: &[SchemaChange]) -> Result<Self, String> {
+        let mut next = self.clone();
+        next.changed_at = index;
+        for change in changes {
+            next.change(change)?;
+        }
+        Ok(next)
+    }
+
+    /// Everything in it as plain data in a fixed order, for hashing.
+    pub(crate) fn content(&self) -> impl Serialize {
+        let databases: Vec<&str> = self.databases().collect();
+        let collections: Vec<&CollectionDef> = self.collections.values().map(|collection| &*collection.def).collect();
+        let views: Vec<&ViewDef> = self.databases.values().flat_map(|db| db.views.values()).map(|view| &**view).collect();
+        let replicas: Vec<&ReplicaDef> = self.replicas.values().map(|replica| &**replica).collect();
+        (
+            self.changed_at,
+            self.next_collection_id,
+            databases,
+            collections,
+            views,
+            replicas,
+        )
+    }
+
+    fn change(&mut self, change: &SchemaChange) -> Result<(), String> {
+        match change {
+            SchemaChange::DefineDatabase { name } => self.define_database(name),
+            SchemaChange::RemoveDatabase { name } => self.remove_database(name),
+            SchemaChange::DefineCollection(def) => self.define_collection(def),
+            SchemaChange::RemoveCollection { id } => self.remove_collection(*id),
+            SchemaChange::GrowColumns { id, columns } => self.grow_columns(*id, columns),
+            SchemaChange::DefineView(def) => self.define_view(def),
+            SchemaChange::RemoveView { database, name } => self.remove_view(database, name),
+            SchemaChange::DefineReplica(def) => {
+                self.replicas.insert(def.name.clone(), Arc::new(def.clone()));
+                Ok(())
+            }
+            SchemaChange::RemoveReplica { name } => match self.replicas.remove(name) {
+                Some(_) => Ok(()),
+                None => Err(format!("there is no replica `{name}`")),
+            },
+        }
+    }
+
+    fn define_database(&mut self, name: &str) -> Result<(), String> {
+        if self.has_database(name) {
+            return Err(format!("database `{name}` exists"));
+        }
+        self.databases.insert(name.to_owned(), Database::default());
+        Ok(())
+    }
+
+    fn remove_database(&mut self, name: &str) -> Result<(), String> {
+        let removed = self.databases.remove(name).ok_or_else(|| no_database(name))?;
+        for id in removed.collections.values() {
+            self.collections.remove(id);
+        }
+        Ok(())
+    }
+
+    /// The database, if nothing in it has this name yet.
+    fn database_without(&mut self, database: &str, name: &str) -> Result<&mut Database, String> {
+        let found = self.databases.get_mut(database).ok_or_else(|| no_database(database))?;
+        if found.collections.contains_key(name) || found.views.contains_key(name) {
+            return Err(format!("`{database}.{name}` exists"));
+        }
+        Ok(found)
+    }
+
+    fn define_collection(&mut self, def: &CollectionDef) -> Result<(), String> {
+        if def.id.0 < self.next_collection_id || def.id.0 == u32::MAX {
+            return Err(format!("collection id {} is taken", def.id));
+        }
+        check_definition(def)?;
+        self.database_without(&def.database, &def.name)?
+            .collections
+            .insert(def.name.clone(), def.id);
+        self.next_collection_id = def.id.0 + 1;
+        self.collections.insert(def.id, Collection::new(def.clone()));
+        Ok(())
+    }
+
+    fn remove_collection(&mut self, id: CollectionId) -> Result<(), String> {
+        let removed = self.collections.remove(&id).ok_or_else(|| no_collection(id))?;
+        if let Some(database) = self.databases.get_mut(&removed.def.database) {
+            database.collections.remove(&removed.def.name);
+        }
+        Ok(())
+    }
+
+    fn grow_columns(&mut self, id: CollectionId, columns: &[ColumnDef]) -> Result<(), String> {
+        let collection = self.collections.get_mut(&id).ok_or_else(|| no_collection(id))?;
+        let mut def = CollectionDef::clone(&collection.def);
+        for column in columns {
+            match def.column(&column.name).map(|ordinal| &def.columns[ordinal]) {
+                Some(present) if present.ty == column.ty => {}
+                Some(present) => {
+                    return Err(format!(
+                        "column `{}` of `{}` is {}, not {}",
+                        column.name, def.name, present.ty, column.ty
+                    ));
+                }
+                None if !column.nullable => {
+                    return Err(format!("column `{}` is added later, so it must allow NULL", column.name));
+                }
+                None => def.columns.push(column.clone()),
+            }
+        }
+        check_definition(&def)?;
+        if def.columns.len() > collection.def.columns.len() {
+            def.schema_version += 1;
+            *collection = Collection::new(def);
+        }
+        Ok(())
+    }
+
+    fn define_view(&mut self, def: &ViewDef) -> Result<(), String> {
+        self.database_without(&def.database, &def.name)?
+            .views
+            .insert(def.name.clone(), Arc::new(def.clone()));
+        Ok(())
+    }
+
+    fn remove_view(&mut self, database: &str, name: &str) -> Result<(), String> {
+        let found = self.databases.get_mut(database).ok_or_else(|| no_database(database))?;
+        match found.views.remove(name) {
+            Some(_) => Ok(()),
+            None => Err(format!("there is no view `{database}.{name}`")),
+        }
+    }
+}
+
+fn no_database(name: &str) -> String {
+    format!("there is no database `{name}`")
+}
+
+pub(crate) fn no_collection(id: CollectionId) -> String {
+    format!("there is no collection with id {id}")
+}
+
+/// Refuses a definition that does not hold together, so that tables may index columns by ordinal without looking.
+fn check_definition(def: &CollectionDef) -> Result<(), String> {
+    for (ordinal, column) in def.columns.iter().enumerate() {
+        if column.name == ROW_ID_COLUMN {
+            return Err(format!("the name `{ROW_ID_COLUMN}` stands for the hidden row id"));
+        }
+        if def.column(&column.name) != Some(ordinal) {
+            return Err(format!("column `{}` stands twice", column.name));
+        }
+    }
+    for key in std::iter::once(&def.key).filter(|key| !key.is_empty()).chain(&def.unique) {
+        if key.is_empty() {
+            return Err("a unique key has no columns".into());
+        }
+        for (at, ordinal) in key.iter().enumerate() {
+            if *ordinal as usize >= def.columns.len() {
+                return Err(format!("a key names column {ordinal} of {}", def.columns.len()));
+            }
+            if key[..at].contains(ordinal) {
+                return Err(format!("a key names column {ordinal} twice"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::ColumnType;
+
+    fn column(name: &str, ty: ColumnType) -> ColumnDef {
+        ColumnDef {
+            name: name.into(),
+            ty,
+            nullable: true,
+            default: None,
+        }
+    }
+
+    fn collection(id: u32, name: &str) -> CollectionDef {
+        CollectionDef {
+            id: CollectionId(id),
+            database: "d".into(),
+            name: name.into(),
+            open: true,
+            columns: vec![column("a", ColumnType::Int64), column("b", ColumnType::Text)],
+            key: vec![0],
+            unique: vec![vec![1]],
+            checks: vec![],
+            schema_version: 0,
+        }
+    }
+
+    fn define(name: &str) -> SchemaChange {
+        SchemaChange::DefineDatabase { name: name.into() }
+    }
+
+    fn with(changes: &[SchemaChange]) -> Result<Catalog, String> {
+        Catalog::default().changed(LogIndex(1), &[define("d")])?.changed(LogIndex(2), changes)
+    }
+
+    #[test]
+    fn names_are_found_and_taken_once() {
+        let catalog = with(&[SchemaChange::DefineCollection(collection(0, "t"))]).expect("fits");
+        assert_eq!(catalog.collection("d", "t").expect("there").id, CollectionId(0));
+        assert_eq!(catalog.next_collection_id(), CollectionId(1));
+        let view = SchemaChange::DefineView(ViewDef {
+            database: "d".into(),
+            name: "t".into(),
+            sql: "SELECT 1".into(),
+        });
+        assert!(catalog.changed(LogIndex(3), &[view]).is_err(), "a view may not take a collection's name");
+        assert!(catalog.changed(LogIndex(3), &[define("d")]).is_err());
+    }
+
+    #[test]
+    fn an_id_is_never_given_again() {
+        let removed = with(&[
+            SchemaChange::DefineCollection(collection(0, "t")),
+            SchemaChange::RemoveCollection { id: CollectionId(0) },
+        ])
+        .expect("fits");
+        assert!(removed.collection("d", "t").is_none());
+        assert!(removed.changed(LogIndex(3), &[SchemaChange::DefineCollection(collection(0, "u"))]).is_err());
+        assert!(removed.changed(LogIndex(3), &[SchemaChange::DefineCollection(collection(1, "t"))]).is_ok());
+    }
+
+    #[test]
+    fn growing_alike_is_fine_and_growing_apart_is_refused() {
+        let catalog = with(&[SchemaChange::DefineCollection(collection(0, "t"))]).expect("fits");
+        let grow = |column: ColumnDef| SchemaChange::GrowColumns {
+            id: CollectionId(0),
+            columns: vec![column],
+        };
+        let grown = catalog.changed(LogIndex(3), &[grow(column("c", ColumnType::Int64))]).expect("new column");
+        assert_eq!(grown.collection("d", "t").expect("there").schema_version, 1);
+        assert_eq!(catalog.collection("d", "t").expect("there").columns.len(), 2, "the old catalog is as it was");
+        let again = grown.changed(LogIndex(4), &[grow(column("c", ColumnType::Int64))]).expect("same column");
+        assert_eq!(again.collection("d", "t").expect("there").schema_version, 1);
+        assert!(grown.changed(LogIndex(4), &[grow(column("c", ColumnType::Text))]).is_err());
+        let strict = ColumnDef {
+            nullable: false,
+            ..column("e", ColumnType::Text)
+        };
+        assert!(grown.changed(LogIndex(4), &[grow(strict)]).is_err());
+    }
+
+    #[test]
+    fn definitions_that_do_not_hold_together_are_refused() {
+        let broken: [fn(&mut CollectionDef); 6] = [
+            |def| def.key = vec![2],
+            |def| def.key = vec![0, 0],
+            |def| def.unique = vec![vec![]],
+            |def| def.columns[1].name = "a".into(),
+            |def| def.columns[1].name = ROW_ID_COLUMN.into(),
+            |def| def.database = "nowhere".into(),
+        ];
+        for (case, break_it) in broken.into_iter().enumerate() {
+            let mut def = collection(0, "t");
+            break_it(&mut def);
+            assert!(with(&[SchemaChange::DefineCollection(def)]).is_err(), "case {case}");
+        }
+    }
+
+    #[test]
+    fn removing_a_database_takes_its_collections_along() {
+        let catalog = with(&[SchemaChange::DefineCollection(collection(0, "t"))]).expect("fits");
+        let removed = catalog
+            .changed(LogIndex(3), &[SchemaChange::RemoveDatabase { name: "d".into() }])
+            .expect("there");
+        assert_eq!(removed.all_collections().count(), 0);
+        assert!(removed.collection_by_id(CollectionId(0)).is_none());
+    }
+}

@@ -1,0 +1,320 @@
+//! What a range may hold: collections, views, databases and declared replicas, and the changes to them that a
+//! transaction carries.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
+use candor_proto::{NodeName, PeerRole};
+use serde::{Deserialize, Serialize};
+
+/// The column that stands for the hidden row id of a collection without a primary key.
+pub const ROW_ID_COLUMN: &str = "_row";
+
+/// Names one collection of a range for ever: a removed collection's id is never given again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CollectionId(pub u32);
+
+impl fmt::Display for CollectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The types a column may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ColumnType {
+    /// `BOOLEAN`
+    Bool,
+    /// `SMALLINT`
+    Int16,
+    /// `INTEGER`
+    Int32,
+    /// `BIGINT`
+    Int64,
+    /// `REAL`
+    Float32,
+    /// `DOUBLE PRECISION`
+    Float64,
+    /// `NUMERIC(precision, scale)`
+    Decimal {
+        /// Digits in all, 1 to 38.
+        precision: u8,
+        /// Digits behind the point.
+        scale: i8,
+    },
+    /// `TEXT`
+    Text,
+    /// `VARCHAR(n)`: text of at most `n` characters. The length is checked by whoever writes, not by storage.
+    Varchar(u32),
+    /// `BYTEA`
+    Bytes,
+    /// `DATE`
+    Date,
+    /// `TIME`, microseconds
+    Time,
+    /// `TIMESTAMP`, microseconds, no zone
+    Timestamp,
+    /// `TIMESTAMPTZ`, microseconds in UTC
+    TimestampTz,
+    /// `INTERVAL`
+    Interval,
+}
+
+impl ColumnType {
+    /// The Arrow type of the column's arrays; exactly this type is stored.
+    pub fn arrow(self) -> DataType {
+        match self {
+            Self::Bool => DataType::Boolean,
+            Self::Int16 => DataType::Int16,
+            Self::Int32 => DataType::Int32,
+            Self::Int64 => DataType::Int64,
+            Self::Float32 => DataType::Float32,
+            Self::Float64 => DataType::Float64,
+            Self::Decimal { precision, scale } => DataType::Decimal128(precision, scale),
+            Self::Text | Self::Varchar(_) => DataType::Utf8View,
+            Self::Bytes => DataType::BinaryView,
+            Self::Date => DataType::Date32,
+            Self::Time => DataType::Time64(TimeUnit::Microsecond),
+            Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+            Self::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into())),
+            Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
+        }
+    }
+
+    /// The narrowest column type that holds every value of `ty`; the caller casts to [`ColumnType::arrow`].
+    /// `None` for types no column can hold (lists, structs, unsigned 64-bit numbers beyond `NUMERIC(20)` do fit).
+    pub fn from_arrow(ty: &DataType) -> Option<Self> {
+        Some(match ty {
+            DataType::Boolean => Self::Bool,
+            DataType::Int8 | DataType::UInt8 | DataType::Int16 => Self::Int16,
+            DataType::UInt16 | DataType::Int32 => Self::Int32,
+            DataType::UInt32 | DataType::Int64 => Self::Int64,
+            DataType::UInt64 => Self::Decimal { precision: 20, scale: 0 },
+            DataType::Float16 | DataType::Float32 => Self::Float32,
+            DataType::Float64 => Self::Float64,
+            DataType::Decimal32(precision, scale)
+            | DataType::Decimal64(precision, scale)
+            | DataType::Decimal128(precision, scale) => Self::Decimal {
+                precision: *precision,
+                scale: *scale,
+            },
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Text,
+            DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+                Self::Bytes
+            }
+            DataType::Date32 | DataType::Date64 => Self::Date,
+            DataType::Time32(_) | DataType::Time64(_) => Self::Time,
+            DataType::Timestamp(_, None) => Self::Timestamp,
+            DataType::Timestamp(_, Some(_)) => Self::TimestampTz,
+            DataType::Interval(_) => Self::Interval,
+            DataType::Dictionary(_, value) => Self::from_arrow(value)?,
+            _ => return None,
+        })
+    }
+
+    /// The type as SQL names it.
+    pub fn sql_name(self) -> String {
+        match self {
+            Self::Bool => "BOOLEAN".into(),
+            Self::Int16 => "SMALLINT".into(),
+            Self::Int32 => "INTEGER".into(),
+            Self::Int64 => "BIGINT".into(),
+            Self::Float32 => "REAL".into(),
+            Self::Float64 => "DOUBLE PRECISION".into(),
+            Self::Decimal { precision, scale } => format!("NUMERIC({precision},{scale})"),
+            Self::Text => "TEXT".into(),
+            Self::Varchar(length) => format!("VARCHAR({length})"),
+            Self::Bytes => "BYTEA".into(),
+            Self::Date => "DATE".into(),
+            Self::Time => "TIME".into(),
+            Self::Timestamp => "TIMESTAMP".into(),
+            Self::TimestampTz => "TIMESTAMPTZ".into(),
+            Self::Interval => "INTERVAL".into(),
+        }
+    }
+}
+
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sql_name())
+    }
+}
+
+/// One column of a collection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ColumnDef {
+    /// Its name, unique in the collection.
+    pub name: String,
+    /// What it holds.
+    pub ty: ColumnType,
+    /// Whether NULL is allowed. Columns of the primary key never hold NULL, whatever stands here.
+    pub nullable: bool,
+    /// SQL text of the default, evaluated by whoever writes.
+    pub default: Option<String>,
+}
+
+/// A CHECK constraint, evaluated by whoever writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckDef {
+    /// Its name.
+    pub name: String,
+    /// The expression as SQL text.
+    pub sql: String,
+}
+
+/// One collection: a table of rows with typed columns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CollectionDef {
+    /// Its id, never given again.
+    pub id: CollectionId,
+    /// The database it stands in.
+    pub database: String,
+    /// Its name, unique among the collections and views of the database.
+    pub name: String,
+    /// Columns may be added by writing values that have none yet.
+    pub open: bool,
+    /// Its columns; new ones are only ever added at the end.
+    pub columns: Vec<ColumnDef>,
+    /// Ordinals of the primary key's columns; empty = rows are told apart by a hidden row id.
+    pub key: Vec<u32>,
+    /// Ordinals of the columns of each unique key. A row with a NULL in such a key is exempt from it.
+    pub unique: Vec<Vec<u32>>,
+    /// CHECK constraints.
+    pub checks: Vec<CheckDef>,
+    /// Grows with every change of the definition.
+    pub schema_version: u32,
+}
+
+impl CollectionDef {
+    /// The Arrow schema of its rows, in column order. Columns of the primary key are not nullable.
+    pub fn schema(&self) -> SchemaRef {
+        let field = |(ordinal, column): (usize, &ColumnDef)| {
+            Field::new(&column.name, column.ty.arrow(), !self.requires_value(ordinal))
+        };
+        Arc::new(Schema::new(self.columns.iter().enumerate().map(field).collect::<Vec<_>>()))
+    }
+
+    /// Whether the column refuses NULL, by its own definition or as part of the primary key.
+    pub fn requires_value(&self, ordinal: usize) -> bool {
+        !self.columns[ordinal].nullable || self.key.iter().any(|key| *key as usize == ordinal)
+    }
+
+    /// The ordinal of the column of this name.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// Names of the columns at `ordinals`, for messages.
+    pub(crate) fn column_names(&self, ordinals: &[u32]) -> Vec<&str> {
+        ordinals
+            .iter()
+            .map(|ordinal| self.columns[*ordinal as usize].name.as_str())
+            .collect()
+    }
+}
+
+/// A view: a name for a query.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewDef {
+    /// The database it stands in.
+    pub database: String,
+    /// Its name, unique among the collections and views of the database.
+    pub name: String,
+    /// The query as SQL text.
+    pub sql: String,
+}
+
+/// A declared peer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaDef {
+    /// Its node name.
+    pub name: NodeName,
+    /// Address of its peer links.
+    pub at: String,
+    /// Where clients reach it over the PostgreSQL wire or WebSocket.
+    pub clients_at: Option<String>,
+    /// Where clients reach it over HTTP.
+    pub http_at: Option<String>,
+    /// What it may do.
+    pub roles: Vec<PeerRole>,
+    /// Where it stands.
+    pub region: Option<String>,
+}
+
+/// One change of the catalog. The changes of a transaction take effect in order, before its rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SchemaChange {
+    /// Adds a database; refused if it exists.
+    DefineDatabase {
+        /// Its name.
+        name: String,
+    },
+    /// Removes a database with everything in it; refused if there is none.
+    RemoveDatabase {
+        /// Its name.
+        name: String,
+    },
+    /// Adds a collection; refused if its id was ever used, its name is taken, or its definition does not hold together.
+    DefineCollection(CollectionDef),
+    /// Removes a collection; refused if there is none.
+    RemoveCollection {
+        /// Which.
+        id: CollectionId,
+    },
+    /// Adds columns at the end; rows written before read NULL there. A column that exists with the same type is left
+    /// as it is, so that two writers may grow an open collection alike; another type is refused.
+    GrowColumns {
+        /// Which collection.
+        id: CollectionId,
+        /// The columns, all nullable.
+        columns: Vec<ColumnDef>,
+    },
+    /// Adds a view; refused if its name is taken.
+    DefineView(ViewDef),
+    /// Removes a view; refused if there is none.
+    RemoveView {
+        /// The database it stands in.
+        database: String,
+        /// Its name.
+        name: String,
+    },
+    /// Declares a peer, or declares it anew.
+    DefineReplica(ReplicaDef),
+    /// Takes the declaration of a peer back; refused if there is none.
+    RemoveReplica {
+        /// Its node name.
+        name: NodeName,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_type_comes_back_from_its_arrow_type() {
+        let all = [
+            ColumnType::Bool,
+            ColumnType::Int16,
+            ColumnType::Int32,
+            ColumnType::Int64,
+            ColumnType::Float32,
+            ColumnType::Float64,
+            ColumnType::Decimal { precision: 38, scale: 10 },
+            ColumnType::Text,
+            ColumnType::Bytes,
+            ColumnType::Date,
+            ColumnType::Time,
+            ColumnType::Timestamp,
+            ColumnType::TimestampTz,
+            ColumnType::Interval,
+        ];
+        for ty in all {
+            assert_eq!(ColumnType::from_arrow(&ty.arrow()), Some(ty));
+        }
+        assert_eq!(ColumnType::Varchar(9).arrow(), DataType::Utf8View);
+        assert_eq!(ColumnType::from_arrow(&DataType::Null), None);
+    }
+}
