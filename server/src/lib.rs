@@ -1,1 +1,20 @@
-//! Sessions, scripts and HTTP
+#![doc = include_str!("../README.md")]
+
+mod config;
+mod define;
+mod failure;
+mod http;
+mod info;
+mod metrics;
+mod relations;
+mod route;
+mod rows;
+mod script;
+mod server;
+mod session;
+mod settings;
+mod statement;
+mod transaction;
+
+pub use config::ServerConfig;
+pub use server::{Server, ServerError};

@@ -1,0 +1,145 @@
+//! Counters and figures for Prometheus. Names have the prefix `candor_` and base units.
+
+use std::time::{Duration, Instant};
+
+use candor_proto::{ErrorCode, RedirectReason, Role};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+
+use crate::server::Shared;
+
+/// Upper bounds of the latency histogram, seconds.
+const SECONDS_BUCKETS: [f64; 14] =
+    [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 20.0, 60.0];
+
+/// The recorder of one node. It is a node's own and not the process's, so that several nodes in one process (tests)
+/// do not add up.
+pub(crate) struct Metrics {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+}
+
+impl Metrics {
+    /// A recorder with every metric described.
+    pub(crate) fn new() -> Result<Self, BuildError> {
+        let recorder = PrometheusBuilder::new().set_buckets(&SECONDS_BUCKETS)?.build_recorder();
+        let handle = recorder.handle();
+        let metrics = Self { recorder, handle };
+        metrics.with(|| {
+            describe_counter!("candor_statements_total", "Statements that were answered here, by kind");
+            describe_counter!("candor_reads_total", "Reads that were answered here, by role of this node");
+            describe_counter!("candor_redirects_total", "Requests that were sent to another node, by reason");
+            describe_counter!("candor_errors_total", "Requests that ended in an error, by code");
+            describe_counter!("candor_staleness_bound_misses_total", "Reads refused because no node met their bound");
+            describe_counter!("candor_write_replays_total", "Autocommit writes that were run again after a conflict");
+            describe_histogram!("candor_request_seconds", Unit::Seconds, "Time from a request to the head of its answer");
+            describe_gauge!("candor_requests_in_flight", "Requests being answered now");
+            describe_gauge!("candor_sessions", "Kept sessions");
+            describe_gauge!("candor_range_position", "Index of the last applied entry, by range");
+            describe_gauge!("candor_range_epoch", "Newest known epoch, by range");
+            describe_gauge!("candor_range_leads", "1 where this node leads the range");
+            describe_gauge!(
+                "candor_replica_staleness_seconds",
+                Unit::Seconds,
+                "Upper bound on the age of this node's copy, by range; absent while unknown"
+            );
+            describe_gauge!("candor_follower_behind_entries", "Entries a follower has not collected, by follower");
+            describe_gauge!("candor_follower_behind_bytes", Unit::Bytes, "Bytes a follower has not collected");
+            describe_gauge!("candor_node_info", "Always 1; labels name the node");
+        });
+        Ok(metrics)
+    }
+
+    fn with<T>(&self, f: impl FnOnce() -> T) -> T {
+        metrics::with_local_recorder(&self.recorder, f)
+    }
+
+    pub(crate) fn statement(&self, kind: &'static str) {
+        self.with(|| counter!("candor_statements_total", "kind" => kind).increment(1));
+    }
+
+    pub(crate) fn read(&self, role: Option<Role>) {
+        let role = match role {
+            Some(Role::Leader) => "leader",
+            Some(Role::Follower) => "follower",
+            None => "none",
+        };
+        self.with(|| counter!("candor_reads_total", "answered_by" => role).increment(1));
+    }
+
+    pub(crate) fn redirect(&self, reason: RedirectReason) {
+        let reason = match reason {
+            RedirectReason::Write => "write",
+            RedirectReason::AnsweredByLeader => "answered_by_leader",
+            RedirectReason::Staleness => "staleness",
+            RedirectReason::Version => "version",
+        };
+        self.with(|| counter!("candor_redirects_total", "reason" => reason).increment(1));
+    }
+
+    pub(crate) fn error(&self, code: ErrorCode) {
+        self.with(|| {
+            counter!("candor_errors_total", "code" => code.as_str()).increment(1);
+            if code == ErrorCode::StalenessUnmet {
+                counter!("candor_staleness_bound_misses_total").increment(1);
+            }
+        });
+    }
+
+    pub(crate) fn replay(&self) {
+        self.with(|| counter!("candor_write_replays_total").increment(1));
+    }
+
+    pub(crate) fn request(&self, took: Duration) {
+        self.with(|| histogram!("candor_request_seconds").record(took.as_secs_f64()));
+    }
+
+    /// The page that Prometheus reads, with the gauges brought up to now.
+    pub(crate) fn render(&self, shared: &Shared) -> String {
+        self.with(|| {
+            gauge!("candor_node_info", "node" => shared.cluster.name().to_string(), "version" => env!("CARGO_PKG_VERSION"))
+                .set(1.0);
+            gauge!("candor_requests_in_flight").set(shared.requests_in_flight() as f64);
+            gauge!("candor_sessions").set(shared.sessions.count() as f64);
+            for range in shared.cluster.ranges() {
+                let view = shared.cluster.view(&range);
+                let label = range.to_string();
+                if let Some(copy) = &view.own.copy {
+                    gauge!("candor_range_position", "range" => label.clone()).set(copy.position.index.0 as f64);
+                    gauge!("candor_range_epoch", "range" => label.clone()).set(view.own.known_epoch.0 as f64);
+                    gauge!("candor_range_leads", "range" => label.clone()).set(f64::from(u8::from(copy.leads)));
+                    // No figure is not zero: an unknown age must not look fresh.
+                    let age = if copy.leads { Some(Duration::ZERO) } else { copy.copy_age };
+                    gauge!("candor_replica_staleness_seconds", "range" => label.clone())
+                        .set(age.map_or(f64::NAN, |age| age.as_secs_f64()));
+                }
+                for follower in shared.cluster.followers(&range) {
+                    let node = follower.node.to_string();
+                    gauge!("candor_follower_behind_entries", "range" => label.clone(), "follower" => node.clone())
+                        .set(follower.behind_entries as f64);
+                    gauge!("candor_follower_behind_bytes", "range" => label.clone(), "follower" => node)
+                        .set(follower.behind_bytes as f64);
+                }
+            }
+        });
+        self.handle.render()
+    }
+}
+
+/// Records how long a request took when it is dropped.
+pub(crate) struct Stopwatch<'a> {
+    metrics: &'a Metrics,
+    start: Instant,
+}
+
+impl<'a> Stopwatch<'a> {
+    pub(crate) fn start(metrics: &'a Metrics) -> Self {
+        Self { metrics, start: Instant::now() }
+    }
+}
+
+impl Drop for Stopwatch<'_> {
+    fn drop(&mut self) {
+        self.metrics.request(self.start.elapsed());
+    }
+}

@@ -1,0 +1,453 @@
+//! One statement: which range it concerns, the verdict, and then the engine or this node's own answer.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use candor_engine::{Evaluated, PendingWrites, ScriptText, StatementContext};
+use candor_parser::{Body, Copy, CopyDirection, CopySource, CopyTarget, QualifiedName, Setting, Statement};
+use candor_planner::{OwnCopy, Verdict, View, admit, explain};
+use candor_proto::{ErrorBody, ErrorCode, LogIndex, Position, RangeName, Receipt, Role, limits};
+use candor_storage::{ApplyRefusal, Outcome, Transaction};
+use sqlparser::ast;
+
+use crate::failure::Stop;
+use crate::relations::Relations;
+use crate::route::{Asked, Grounds};
+use crate::rows::{Output, Rows};
+use crate::script::Params;
+use crate::server::Shared;
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::transaction::OpenTransaction;
+
+/// One statement's surroundings.
+pub(crate) struct Run<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) session: &'a mut Session,
+    pub(crate) params: &'a Params,
+    pub(crate) text: &'a ScriptText,
+    pub(crate) deadline: Instant,
+    /// The statement made something durable: from here on the script cannot be redirected.
+    pub(crate) committed: bool,
+}
+
+/// Runs one statement. Dropping the future stops it; a proposal that was sent may still be committed.
+pub(crate) async fn run_statement(run: &mut Run<'_>, statement: &Statement) -> Result<Output, Stop> {
+    if let Some(transaction) = &run.session.transaction {
+        statement.check_in_transaction()?;
+        if !matches!(statement.body, Body::Commit | Body::Rollback) {
+            transaction.check(None)?;
+        }
+    }
+    run.shared.metrics.statement(kind(&statement.body));
+    let settings = run.session.settings.clone();
+    let asked = Asked::new(&statement.tails, &run.params.tails, &settings)?;
+    match &statement.body {
+        Body::Query(query) => run.query(&asked, query, Flavour::Rows).await,
+        Body::Explain { route: true, inner, .. } => run.explain_route(&asked, inner),
+        Body::Explain { analyze, verbose, inner, .. } => {
+            run.explain(&asked, inner, Flavour::Explain { analyze: *analyze, verbose: *verbose }).await
+        }
+        Body::Copy(copy) => run.copy(&asked, copy).await,
+        Body::Write(write) => {
+            let range = run.range_of(&Relations::in_tree(&**write))?;
+            run.write(&range, |engine, ctx| Box::pin(engine.write(ctx, write))).await
+        }
+        Body::CreateTable(table) => {
+            let range = run.range_of(&Relations::in_tree(&**table))?;
+            run.write(&range, |engine, ctx| Box::pin(engine.create_table(ctx, table))).await
+        }
+        Body::CreateView(view) => {
+            let range = run.range_of(&Relations::in_tree(&**view))?;
+            run.write(&range, |engine, ctx| Box::pin(engine.create_view(ctx, view))).await
+        }
+        Body::Define(define) => run.define(define).await,
+        Body::Remove(remove) => run.remove(remove).await,
+        Body::Use { namespace, database } => run.select(namespace.as_deref(), database.as_deref()),
+        Body::InfoFor(info) => run.info(info),
+        Body::Begin { read_only } => run.begin(&asked, *read_only).await,
+        Body::Commit => run.commit().await,
+        Body::Rollback => run.rollback(),
+        Body::Set { name, value, value_span } => {
+            run.session.settings.set(name, value).map_err(|body| Stop::from(body.with_span(*value_span)))?;
+            Ok(run.done(None))
+        }
+        Body::Reset(Setting::All) => {
+            run.session.settings = Settings::default();
+            Ok(run.done(None))
+        }
+        Body::Reset(Setting::Name(name)) => {
+            run.session.settings.reset(name)?;
+            Ok(run.done(None))
+        }
+        Body::Show(Setting::All) => {
+            let rows = run.session.settings.all();
+            let rows: Vec<_> = rows.into_iter().map(|(name, value)| vec![Some(name.to_owned()), Some(value)]).collect();
+            Ok(run.local_rows(Rows::of_text(&["name", "setting"], &rows)?))
+        }
+        Body::Show(Setting::Name(name)) => {
+            let value = run.session.settings.show(name)?;
+            Ok(run.local_rows(Rows::of_text(&[name.as_str()], &[vec![Some(value)]])?))
+        }
+        other => Err(Stop::new(ErrorCode::Unsupported, format!("this node does not run {other:?} yet"))),
+    }
+}
+
+/// What the engine makes of a query.
+#[derive(Clone, Copy, Debug)]
+enum Flavour {
+    Rows,
+    Explain { analyze: bool, verbose: bool },
+}
+
+/// The future of an evaluation that borrows the engine.
+type Evaluating<'e> = std::pin::Pin<Box<dyn Future<Output = Result<Evaluated, candor_engine::EngineError>> + Send + 'e>>;
+
+impl Run<'_> {
+    /// A read: the verdict, the snapshot, the engine.
+    async fn query(&mut self, asked: &Asked<'_>, query: &ast::Statement, flavour: Flavour) -> Result<Output, Stop> {
+        let relations = Relations::in_tree(query);
+        let grounds = self.grounds(asked, &relations).await?;
+        let ctx = self.context(&grounds, &relations)?;
+        let engine = &self.shared.engine;
+        let rows = match flavour {
+            Flavour::Rows => engine.query(ctx, query).await,
+            Flavour::Explain { analyze, verbose } => engine.explain(ctx, query, analyze, verbose).await,
+        };
+        let rows = rows.map_err(|error| self.explain_unselected(error.into()))?;
+        self.shared.metrics.read(grounds.receipt.role);
+        Ok(Output { rows: Some(Rows::until(rows, self.deadline)), rows_affected: None, receipt: grounds.receipt })
+    }
+
+    async fn explain(&mut self, asked: &Asked<'_>, inner: &Body, flavour: Flavour) -> Result<Output, Stop> {
+        match (inner, flavour) {
+            (Body::Query(query), _) => self.query(asked, query, flavour).await,
+            (Body::Write(write), Flavour::Explain { analyze: false, .. }) => self.query(asked, write, flavour).await,
+            _ => Err(Stop::new(ErrorCode::Unsupported, "EXPLAIN ANALYZE runs what it explains, and it runs queries only")),
+        }
+    }
+
+    /// What a read may see: the transaction's state, or what the verdict admits.
+    async fn grounds(&mut self, asked: &Asked<'_>, relations: &Relations) -> Result<Grounds, Stop> {
+        let range = self.named_range(relations)?;
+        if let Some(transaction) = &self.session.transaction {
+            transaction.check(range.as_ref())?;
+            return Ok(transaction.grounds.clone());
+        }
+        match range {
+            Some(range) if !relations.only_local() => self.shared.admit_read(asked, &range).await,
+            // Nothing of the range is asked: its copy answers while there is one, and the node itself before that.
+            Some(range) if relations.none() && self.shared.cluster.store(&range).is_some() => {
+                self.shared.admit_read(asked, &range).await
+            }
+            _ => self.admit_local(asked),
+        }
+    }
+
+    /// A read of no range: this node is level with itself, so only the clauses themselves can be wrong.
+    fn admit_local(&self, asked: &Asked<'_>) -> Result<Grounds, Stop> {
+        let cluster = &self.shared.cluster;
+        let mut view = View::alone(cluster.name().as_str(), cluster.awareness());
+        view.own.copy = Some(OwnCopy {
+            leads: true,
+            position: Position::ZERO,
+            horizon: LogIndex::ZERO,
+            copy_age: None,
+        });
+        match admit(&asked.read(&RangeName::system()), &view).without_waiting() {
+            Verdict::Here { .. } => Ok(Grounds { snapshot: None, receipt: self.shared.local_receipt() }),
+            Verdict::Refuse(refusal) => Err(asked.refuse(&refusal)),
+            Verdict::Redirect(_) | Verdict::Wait { .. } => {
+                Err(Stop::new(ErrorCode::Internal, "a node without peers named one"))
+            }
+        }
+    }
+
+    fn explain_route(&self, asked: &Asked<'_>, inner: &Body) -> Result<Output, Stop> {
+        let (relations, write) = match inner {
+            Body::Query(query) => (Relations::in_tree(&**query), false),
+            Body::Write(write) => (Relations::in_tree(&**write), true),
+            _ => return Err(Stop::new(ErrorCode::Unsupported, "EXPLAIN (ROUTE) takes a query or a write")),
+        };
+        let range = self.range_of(&relations)?;
+        let mut requirement = asked.read(&range);
+        if write {
+            requirement = candor_planner::Requirement::write(range.as_str());
+        }
+        let view = self.shared.cluster.view(&range);
+        let millis = |age: Option<std::time::Duration>| age.map(|age| crate::route::millis_up(age).to_string());
+        let role = |role: Role| if role == Role::Leader { "leader" } else { "follower" }.to_owned();
+        let mut rows: Vec<Vec<Option<String>>> = explain(&requirement, &view)
+            .into_iter()
+            .map(|row| {
+                vec![
+                    Some(row.node.to_string()),
+                    row.role.map(role),
+                    row.epoch.map(|epoch| epoch.to_string()),
+                    row.position.map(|position| position.to_string()),
+                    millis(row.copy_age),
+                    millis(row.heard_ago),
+                    Some(if row.admitted { "yes" } else { "no" }.to_owned()),
+                    Some(row.reason),
+                    Some(if row.chosen { "*" } else { "" }.to_owned()),
+                ]
+            })
+            .collect();
+        let mut verdict = vec![None; 9];
+        verdict[0] = Some("verdict".to_owned());
+        verdict[7] = Some(admit(&requirement, &view).summary(self.shared.cluster.name()));
+        rows.push(verdict);
+        let columns =
+            ["node", "role", "epoch", "position", "copy_age_ms", "heard_ms_ago", "admitted", "reason", "chosen"];
+        Ok(self.local_rows(Rows::of_text(&columns, &rows)?))
+    }
+
+    /// A write: on this node only while it leads the range. An autocommit write that loses to another is evaluated
+    /// again at the newer state.
+    async fn write<F>(&mut self, range: &RangeName, evaluate: F) -> Result<Output, Stop>
+    where
+        F: for<'e> Fn(&'e candor_engine::Engine, StatementContext) -> Evaluating<'e>,
+    {
+        if self.session.transaction.is_some() {
+            return self.write_in_transaction(range, evaluate).await;
+        }
+        self.shared.ensure_default_range(range, self.session.database.as_deref()).await?;
+        self.shared.admit_write(range)?;
+        let mut replays = 0;
+        loop {
+            let grounds = self.shared.write_grounds(range)?;
+            let snapshot = grounds.version();
+            let ctx = self.context(&Grounds { snapshot: Some(grounds), receipt: self.shared.local_receipt() }, &Relations::default())?;
+            let mut evaluated = evaluate(&self.shared.engine, ctx).await.map_err(|error| self.explain_unselected(error.into()))?;
+            if evaluated.schema.is_empty() && evaluated.changes.is_empty() {
+                let receipt = self.shared.write_receipt(range, Position::new(self.shared.epoch(range), snapshot));
+                return Ok(returning(evaluated, receipt));
+            }
+            let transaction = Transaction {
+                snapshot,
+                schema: std::mem::take(&mut evaluated.schema),
+                changes: std::mem::take(&mut evaluated.changes),
+                parts: None,
+                mutation: None,
+            };
+            let committed = self.shared.cluster.propose(range, transaction).await?;
+            match committed.outcome {
+                Outcome::Refused(refusal) if retries(&refusal) && replays < limits::WRITE_REPLAYS_MAX => {
+                    replays += 1;
+                    self.shared.metrics.replay();
+                }
+                Outcome::Refused(refusal) => return Err(refused(&refusal)),
+                _ => {
+                    self.committed = true;
+                    let receipt = self.shared.write_receipt(range, committed.position);
+                    return Ok(returning(evaluated, receipt));
+                }
+            }
+        }
+    }
+
+    async fn write_in_transaction<F>(&mut self, range: &RangeName, evaluate: F) -> Result<Output, Stop>
+    where
+        F: for<'e> Fn(&'e candor_engine::Engine, StatementContext) -> Evaluating<'e>,
+    {
+        let Some(transaction) = &self.session.transaction else {
+            return Err(Stop::new(ErrorCode::Internal, "the transaction is gone"));
+        };
+        transaction.check(Some(range))?;
+        if transaction.read_only {
+            return Err(Stop::new(ErrorCode::ReadOnly, "this transaction said READ ONLY, and the statement writes"));
+        }
+        // Refused for its leader, the transaction is rolled back and the whole script redirected.
+        self.shared.admit_write(range)?;
+        let (grounds, pending) = (transaction.grounds.clone(), Arc::clone(&transaction.pending));
+        let ctx = self.context(&grounds, &Relations::default())?;
+        let evaluated = evaluate(&self.shared.engine, ctx).await?;
+        let mut pending = Arc::unwrap_or_clone(pending);
+        pending.absorb(&evaluated)?;
+        if let Some(transaction) = &mut self.session.transaction {
+            transaction.pending = Arc::new(pending);
+        }
+        Ok(returning(evaluated, grounds.receipt))
+    }
+
+    async fn copy(&mut self, asked: &Asked<'_>, copy: &Copy) -> Result<Output, Stop> {
+        let relations = match &copy.source {
+            CopySource::Table { name, .. } => Relations::of(name),
+            CopySource::Query(query) => Relations::in_tree(&**query),
+        };
+        match (&copy.target, copy.direction) {
+            (CopyTarget::Path(_), CopyDirection::From) => {
+                let range = self.range_of(&relations)?;
+                self.write(&range, |engine, ctx| Box::pin(engine.copy_from(ctx, copy))).await
+            }
+            (CopyTarget::Path(_), CopyDirection::To) => {
+                let grounds = self.grounds(asked, &relations).await?;
+                let ctx = self.context(&grounds, &relations)?;
+                let rows = self.shared.engine.copy_to(ctx, copy).await?;
+                Ok(Output { rows: None, rows_affected: Some(rows), receipt: grounds.receipt })
+            }
+            _ => Err(ErrorBody::new(ErrorCode::Unsupported, "COPY over the wire has no STDIN and STDOUT here")
+                .with_span(copy.target_span)
+                .with_help("name a file on the node; over HTTP, send INSERT statements or ask for text/csv")
+                .into()),
+        }
+    }
+
+    async fn begin(&mut self, asked: &Asked<'_>, read_only: bool) -> Result<Output, Stop> {
+        if self.session.transaction.is_some() {
+            return Err(ErrorBody::new(ErrorCode::TransactionState, "a transaction is open already")
+                .with_help("COMMIT or ROLLBACK it first")
+                .into());
+        }
+        let range = self.session.namespace.as_deref().map(RangeName::new);
+        let grounds = match &range {
+            Some(range) => {
+                if !read_only {
+                    self.shared.ensure_default_range(range, self.session.database.as_deref()).await?;
+                }
+                self.shared.admit_read(asked, range).await?
+            }
+            None => self.admit_local(asked)?,
+        };
+        let pending = grounds.snapshot.as_ref().map(PendingWrites::new).unwrap_or_default();
+        let receipt = grounds.receipt.clone();
+        self.session.transaction =
+            Some(OpenTransaction { range, grounds, read_only, pending: Arc::new(pending), failed: false });
+        Ok(Output { rows: None, rows_affected: None, receipt })
+    }
+
+    async fn commit(&mut self) -> Result<Output, Stop> {
+        let transaction = self.session.transaction.take().ok_or_else(no_transaction)?;
+        transaction.check(None)?;
+        let receipt = transaction.grounds.receipt.clone();
+        let (Some(range), Some(snapshot), false) =
+            (transaction.range, transaction.grounds.snapshot, transaction.pending.is_empty())
+        else {
+            return Ok(Output { rows: None, rows_affected: None, receipt });
+        };
+        self.shared.admit_write(&range)?;
+        let pending = Arc::unwrap_or_clone(transaction.pending);
+        let committed = self.shared.cluster.propose(&range, pending.into_transaction(snapshot.version())?).await?;
+        if let Outcome::Refused(refusal) = &committed.outcome {
+            return Err(refused(refusal));
+        }
+        self.committed = true;
+        let receipt = self.shared.write_receipt(&range, committed.position);
+        Ok(Output { rows: None, rows_affected: None, receipt })
+    }
+
+    fn rollback(&mut self) -> Result<Output, Stop> {
+        self.session.transaction.take().ok_or_else(no_transaction)?;
+        Ok(self.done(None))
+    }
+
+    /// The engine's surroundings for one statement.
+    fn context(&self, grounds: &Grounds, relations: &Relations) -> Result<StatementContext, Stop> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut ctx = StatementContext::new(
+            self.shared.cluster.name().clone(),
+            i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
+        );
+        ctx.namespace.clone_from(&self.session.namespace);
+        ctx.database.clone_from(&self.session.database);
+        ctx.snapshot.clone_from(&grounds.snapshot);
+        ctx.pending = self.session.transaction.as_ref().map(|transaction| Arc::clone(&transaction.pending));
+        ctx.params.clone_from(&self.params.engine);
+        ctx.text = self.text.clone();
+        if relations.system {
+            ctx.system_tables = self.shared.system_tables()?;
+        }
+        Ok(ctx)
+    }
+
+    /// The range that a statement's names select: the session's namespace, or the one that they spell out.
+    fn named_range(&self, relations: &Relations) -> Result<Option<RangeName>, Stop> {
+        let mut named = relations.namespaces.iter();
+        match (named.next(), named.next()) {
+            (None, _) => Ok(self.session.namespace.as_deref().map(RangeName::new)),
+            (Some(one), None) => match &self.session.namespace {
+                Some(selected) if selected == one => Ok(Some(RangeName::new(one))),
+                _ => Err(ErrorBody::new(
+                    ErrorCode::Unsupported,
+                    format!("a statement reads and writes the selected namespace, and this one names {one}"),
+                )
+                .with_help(format!("USE NAMESPACE {one}; first"))
+                .into()),
+            },
+            (Some(one), Some(other)) => Err(ErrorBody::new(
+                ErrorCode::Unsupported,
+                format!("one statement cannot span two namespaces, and this one names {one} and {other}"),
+            )
+            .with_help("namespaces have logs of their own, so there is no common point in their history")
+            .into()),
+        }
+    }
+
+    /// The same, for statements that cannot do without one.
+    pub(crate) fn range_of(&self, relations: &Relations) -> Result<RangeName, Stop> {
+        self.named_range(relations)?.ok_or_else(|| no_namespace().into())
+    }
+
+    /// "Unknown table" where nothing is selected is a missing selection first.
+    fn explain_unselected(&self, stop: Stop) -> Stop {
+        match stop {
+            Stop::Error(mut body) if body.code == ErrorCode::UnknownCollection && self.session.database.is_none() => {
+                let missing = if self.session.namespace.is_none() { no_namespace() } else { no_database() };
+                body.help = missing.help;
+                body.error = format!("{}: {}", body.error, missing.error);
+                Stop::Error(body)
+            }
+            stop => stop,
+        }
+    }
+
+    /// An answer without rows, given by this node itself.
+    pub(crate) fn done(&self, rows_affected: Option<u64>) -> Output {
+        Output { rows: None, rows_affected, receipt: self.shared.local_receipt() }
+    }
+
+    /// Rows that this node itself made.
+    pub(crate) fn local_rows(&self, rows: Rows) -> Output {
+        Output { rows: Some(rows), rows_affected: None, receipt: self.shared.local_receipt() }
+    }
+}
+
+fn no_transaction() -> Stop {
+    ErrorBody::new(ErrorCode::TransactionState, "no transaction is open").with_help("BEGIN opens one").into()
+}
+
+pub(crate) fn no_namespace() -> ErrorBody {
+    ErrorBody::new(ErrorCode::UnknownNamespace, "no namespace is selected")
+        .with_help("send the headers `Candor-Namespace: main` and `Candor-Database: main`, or start with `USE NAMESPACE main DATABASE main;`")
+}
+
+pub(crate) fn no_database() -> ErrorBody {
+    ErrorBody::new(ErrorCode::UnknownNamespace, "no database is selected")
+        .with_help("send the header `Candor-Database: main`, or start with `USE DATABASE main;`")
+}
+
+/// A conflict, or a definition that changed under the statement: running it again sees the newer state.
+fn retries(refusal: &ApplyRefusal) -> bool {
+    matches!(refusal, ApplyRefusal::Conflict { .. } | ApplyRefusal::Schema { .. })
+}
+
+pub(crate) fn refused(refusal: &ApplyRefusal) -> Stop {
+    ErrorBody::new(refusal.code(), refusal.to_string()).into()
+}
+
+fn returning(evaluated: Evaluated, receipt: Receipt) -> Output {
+    let rows = evaluated.returning.map(|(schema, batches)| Rows::of(schema, batches));
+    Output { rows, rows_affected: Some(evaluated.rows_affected), receipt }
+}
+
+fn kind(body: &Body) -> &'static str {
+    match body {
+        Body::Query(_) => "query",
+        Body::Explain { .. } => "explain",
+        Body::Write(_) => "write",
+        Body::Copy(_) => "copy",
+        Body::Begin { .. } | Body::Commit | Body::Rollback => "transaction",
+        body if body.writes() => "definition",
+        _ => "session",
+    }
+}
