@@ -1,1 +1,24 @@
-//! SQL text to statements with spans: tails, scripts and statements of the Candor dialect
+#![doc = include_str!("../README.md")]
+
+mod copy;
+mod cursor;
+mod define;
+mod error;
+mod lex;
+mod refuse;
+mod script;
+mod session;
+pub mod span;
+mod sql;
+mod statement;
+mod tails;
+
+pub use error::ParseError;
+pub use lex::{NESTING_MAX, OPERATORS_MAX, SCRIPT_BYTES_MAX};
+pub use script::parse_script;
+pub use sqlparser::ast;
+pub use statement::{
+    AnsweredBy, AtLeast, Body, Clause, Copy, CopyDirection, CopyFormat, CopyOptions, CopySource, CopyTarget, Define,
+    DefineCollection, DefineReplica, DefineWhat, InfoFor, NumberValue, Param, QualifiedName, Remove, RemoveKind,
+    ResolvedTails, Script, Setting, SpanValue, Statement, Tail, Tails,
+};

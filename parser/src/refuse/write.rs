@@ -1,0 +1,345 @@
+//! Clauses of INSERT, UPDATE, DELETE, TRUNCATE and MERGE.
+
+use sqlparser::ast;
+
+use super::reads;
+use crate::error::ParseError;
+use crate::lex::Words;
+
+/// Checks a statement that has to be a write.
+///
+/// # Errors
+/// [`ParseError::Unsupported`] for each clause that would be ignored.
+pub(crate) fn write(mut statement: ast::Statement, words: &Words<'_>) -> Result<ast::Statement, ParseError> {
+    match &statement {
+        ast::Statement::Insert(insert) => self::insert(insert, words)?,
+        ast::Statement::Update(update) => self::update(update, words)?,
+        ast::Statement::Delete(delete) => self::delete(delete, words)?,
+        ast::Statement::Truncate(truncate) => self::truncate(truncate, words)?,
+        ast::Statement::Merge(merge) => self::merge(merge, words)?,
+        _ => return Err(ParseError::syntax("a write is expected here", words.whole())),
+    }
+    reads(&mut statement, words)?;
+    Ok(statement)
+}
+
+/// Refuses when one of `$present`; the place is where the words stand.
+macro_rules! refuse_if {
+    ($words:expr, $present:expr, $what:expr, $help:expr, $place:expr) => {
+        if $present {
+            return Err(ParseError::unsupported($what, $help, $words.locate($place)));
+        }
+    };
+}
+
+const OUTPUT_HELP: &str = "write RETURNING … at the end";
+const ROWS_HELP: &str = "choose the rows in WHERE: … WHERE id IN (SELECT id FROM … ORDER BY … LIMIT …)";
+
+fn insert(insert: &ast::Insert, words: &Words<'_>) -> Result<(), ParseError> {
+    let ast::Insert {
+        insert_token: _,
+        optimizer_hints,
+        or,
+        ignore,
+        into,
+        table,
+        table_alias: _,
+        columns,
+        overwrite,
+        source: _,
+        assignments,
+        partitioned,
+        after_columns,
+        has_table_keyword,
+        on,
+        returning: _,
+        output,
+        replace_into,
+        priority,
+        insert_alias,
+        settings,
+        format_clause,
+        multi_table_insert_type,
+        multi_table_into_clauses,
+        multi_table_when_clauses,
+        multi_table_else_clause,
+    } = insert;
+    refuse_if!(
+        words,
+        !optimizer_hints.is_empty(),
+        "a planner hint",
+        "leave it away",
+        &["INSERT"]
+    );
+    refuse_if!(words, or.is_some(), "INSERT OR …", "write ON CONFLICT …", &["OR"]);
+    refuse_if!(
+        words,
+        *ignore,
+        "INSERT IGNORE",
+        "write ON CONFLICT DO NOTHING",
+        &["IGNORE"]
+    );
+    refuse_if!(
+        words,
+        *replace_into,
+        "REPLACE INTO",
+        "write INSERT … ON CONFLICT DO UPDATE",
+        &["REPLACE"]
+    );
+    refuse_if!(
+        words,
+        *overwrite,
+        "INSERT OVERWRITE",
+        "write TRUNCATE, then INSERT INTO",
+        &["OVERWRITE"]
+    );
+    refuse_if!(
+        words,
+        !*into,
+        "INSERT without INTO",
+        "write INSERT INTO name …",
+        &["INSERT"]
+    );
+    refuse_if!(
+        words,
+        *has_table_keyword,
+        "INSERT INTO TABLE",
+        "write INSERT INTO name …",
+        &["TABLE"]
+    );
+    refuse_if!(
+        words,
+        !matches!(table, ast::TableObject::TableName(_)),
+        "INSERT INTO a function or query",
+        "write INSERT INTO name …",
+        &["INTO"]
+    );
+    refuse_if!(
+        words,
+        partitioned.is_some() || !after_columns.is_empty(),
+        "INSERT … PARTITION",
+        "leave it away",
+        &["PARTITION"]
+    );
+    refuse_if!(
+        words,
+        !assignments.is_empty(),
+        "INSERT … SET",
+        "write INSERT INTO name (columns) VALUES (…)",
+        &["SET"]
+    );
+    refuse_if!(words, output.is_some(), "OUTPUT", OUTPUT_HELP, &["OUTPUT"]);
+    refuse_if!(
+        words,
+        priority.is_some(),
+        "a priority of INSERT",
+        "leave it away",
+        &["INSERT"]
+    );
+    refuse_if!(
+        words,
+        insert_alias.is_some(),
+        "an alias for the new row",
+        "use excluded.column",
+        &["AS"]
+    );
+    refuse_if!(words, settings.is_some(), "SETTINGS", "leave it away", &["SETTINGS"]);
+    refuse_if!(
+        words,
+        format_clause.is_some(),
+        "INSERT … FORMAT",
+        "write COPY name FROM STDIN",
+        &["FORMAT"]
+    );
+    refuse_if!(
+        words,
+        matches!(on, Some(ast::OnInsert::DuplicateKeyUpdate(_))),
+        "ON DUPLICATE KEY UPDATE",
+        "write ON CONFLICT (key) DO UPDATE SET …",
+        &["ON", "DUPLICATE"]
+    );
+    refuse_if!(
+        words,
+        multi_table_insert_type.is_some()
+            || !multi_table_into_clauses.is_empty()
+            || !multi_table_when_clauses.is_empty()
+            || multi_table_else_clause.is_some(),
+        "INSERT into several tables",
+        "write one INSERT for each, in one transaction",
+        &["INSERT"]
+    );
+    refuse_if!(
+        words,
+        columns.iter().any(|name| name.0.len() != 1),
+        "a column name with a dot",
+        "name the columns of the table only",
+        &["INTO"]
+    );
+    Ok(())
+}
+
+fn update(update: &ast::Update, words: &Words<'_>) -> Result<(), ParseError> {
+    let ast::Update {
+        update_token: _,
+        optimizer_hints,
+        table,
+        assignments: _,
+        from,
+        selection: _,
+        returning: _,
+        output,
+        or,
+        order_by,
+        limit,
+    } = update;
+    refuse_if!(
+        words,
+        !optimizer_hints.is_empty(),
+        "a planner hint",
+        "leave it away",
+        &["UPDATE"]
+    );
+    refuse_if!(words, or.is_some(), "UPDATE OR …", "leave it away", &["OR"]);
+    refuse_if!(words, output.is_some(), "OUTPUT", OUTPUT_HELP, &["OUTPUT"]);
+    refuse_if!(
+        words,
+        !order_by.is_empty(),
+        "UPDATE … ORDER BY",
+        ROWS_HELP,
+        &["ORDER", "BY"]
+    );
+    refuse_if!(words, limit.is_some(), "UPDATE … LIMIT", ROWS_HELP, &["LIMIT"]);
+    refuse_if!(
+        words,
+        !table.joins.is_empty(),
+        "UPDATE of a join",
+        "write UPDATE name SET … FROM other WHERE …",
+        &["JOIN"]
+    );
+    refuse_if!(
+        words,
+        matches!(from, Some(ast::UpdateTableFromKind::BeforeSet(_))),
+        "FROM before SET",
+        "write UPDATE name SET … FROM other WHERE …",
+        &["FROM"]
+    );
+    Ok(())
+}
+
+fn delete(delete: &ast::Delete, words: &Words<'_>) -> Result<(), ParseError> {
+    let ast::Delete {
+        delete_token: _,
+        optimizer_hints,
+        tables,
+        from,
+        using: _,
+        selection: _,
+        returning: _,
+        output,
+        order_by,
+        limit,
+    } = delete;
+    let (ast::FromTable::WithFromKeyword(from_tables) | ast::FromTable::WithoutKeyword(from_tables)) = from;
+    refuse_if!(
+        words,
+        !optimizer_hints.is_empty(),
+        "a planner hint",
+        "leave it away",
+        &["DELETE"]
+    );
+    refuse_if!(words, output.is_some(), "OUTPUT", OUTPUT_HELP, &["OUTPUT"]);
+    refuse_if!(
+        words,
+        !order_by.is_empty(),
+        "DELETE … ORDER BY",
+        ROWS_HELP,
+        &["ORDER", "BY"]
+    );
+    refuse_if!(words, limit.is_some(), "DELETE … LIMIT", ROWS_HELP, &["LIMIT"]);
+    refuse_if!(
+        words,
+        !tables.is_empty() || from_tables.len() != 1 || from_tables.iter().any(|table| !table.joins.is_empty()),
+        "DELETE from several tables",
+        "write DELETE FROM name USING other WHERE …",
+        &["DELETE"]
+    );
+    refuse_if!(
+        words,
+        matches!(from, ast::FromTable::WithoutKeyword(_)),
+        "DELETE without FROM",
+        "write DELETE FROM name …",
+        &["DELETE"]
+    );
+    Ok(())
+}
+
+fn truncate(truncate: &ast::Truncate, words: &Words<'_>) -> Result<(), ParseError> {
+    let ast::Truncate {
+        table_names,
+        partitions,
+        table: _,
+        if_exists: _,
+        identity,
+        cascade,
+        on_cluster,
+    } = truncate;
+    refuse_if!(
+        words,
+        partitions.is_some(),
+        "TRUNCATE … PARTITION",
+        "write DELETE … WHERE …",
+        &["PARTITION"]
+    );
+    refuse_if!(
+        words,
+        matches!(identity, Some(ast::TruncateIdentityOption::Restart)),
+        "RESTART IDENTITY",
+        "leave it away",
+        &["RESTART"]
+    );
+    refuse_if!(
+        words,
+        matches!(cascade, Some(ast::CascadeOption::Cascade)),
+        "CASCADE",
+        "name each table: TRUNCATE a, b",
+        &["CASCADE"]
+    );
+    refuse_if!(words, on_cluster.is_some(), "ON CLUSTER", "leave it away", &["CLUSTER"]);
+    refuse_if!(
+        words,
+        table_names.iter().any(|target| target.only || target.has_asterisk),
+        "ONLY and * after a table",
+        "leave them away: tables do not inherit",
+        &["ONLY"]
+    );
+    Ok(())
+}
+
+fn merge(merge: &ast::Merge, words: &Words<'_>) -> Result<(), ParseError> {
+    let ast::Merge {
+        merge_token: _,
+        optimizer_hints,
+        into,
+        table: _,
+        source: _,
+        on: _,
+        clauses: _,
+        output,
+    } = merge;
+    refuse_if!(
+        words,
+        !optimizer_hints.is_empty(),
+        "a planner hint",
+        "leave it away",
+        &["MERGE"]
+    );
+    refuse_if!(
+        words,
+        !*into,
+        "MERGE without INTO",
+        "write MERGE INTO name USING …",
+        &["MERGE"]
+    );
+    refuse_if!(words, output.is_some(), "OUTPUT", "leave it away", &["OUTPUT"]);
+    Ok(())
+}

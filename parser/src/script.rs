@@ -1,0 +1,505 @@
+//! From text to statements.
+
+use sqlparser::ast;
+use sqlparser::tokenizer::Token;
+
+use crate::copy;
+use crate::cursor::{Cursor, shorten};
+use crate::define;
+use crate::error::{ParseError, place};
+use crate::lex::{self, Words, span_of};
+use crate::refuse;
+use crate::session;
+use crate::sql;
+use crate::statement::{Body, Clause, CopyDirection, Script, Statement, Tails};
+use crate::tails;
+
+/// Reads a script: statements separated by `;`. Nothing of a script that is refused has run.
+///
+/// ```
+/// let script = candor_parser::parse_script("DEFINE COLLECTION orders; SELECT * FROM orders STALENESS 30s;").unwrap();
+/// assert_eq!(script.statements.len(), 2);
+/// assert_eq!(script.statements[1].text, "SELECT * FROM orders STALENESS 30s");
+/// ```
+///
+/// # Errors
+/// The first refusal in the text, with its bytes.
+pub fn parse_script(text: &str) -> Result<Script, ParseError> {
+    let words = lex::lex(text)?;
+    let mut statements = Vec::new();
+    let mut in_transaction = false;
+    for words in lex::statements(text, &words) {
+        let statement = statement(words)?;
+        if in_transaction {
+            statement.check_in_transaction()?;
+        }
+        match statement.body {
+            Body::Begin { .. } => in_transaction = true,
+            Body::Commit | Body::Rollback => in_transaction = false,
+            _ => {}
+        }
+        statements.push(statement);
+    }
+    Ok(Script { statements })
+}
+
+fn statement(words: Words<'_>) -> Result<Statement, ParseError> {
+    lex::check_depth(&words)?;
+    let parameters = lex::highest_parameter(&words)?;
+    let (body_words, tails) = tails::split(words)?;
+    if body_words.words.is_empty() {
+        return Err(ParseError::syntax_help(
+            "there is no statement before this",
+            "write the query first: SELECT … STALENESS 30s",
+            words.whole(),
+        ));
+    }
+    let body = body(&body_words)?;
+    check_tails_fit(&body, &tails, &body_words)?;
+    let span = words.whole();
+    Ok(Statement {
+        span,
+        text: words.text(span.start, span.start + span.length).to_owned(),
+        body,
+        tails,
+        parameters,
+    })
+}
+
+/// Statements that are understood and not run, with what to do instead.
+const NOT_RUN: [(&str, &str); 38] = [
+    (
+        "SAVEPOINT",
+        "savepoints are not available yet: roll the whole transaction back",
+    ),
+    (
+        "RELEASE",
+        "savepoints are not available yet: roll the whole transaction back",
+    ),
+    (
+        "ALTER",
+        "definitions cannot be altered yet: an open collection grows columns as rows arrive; otherwise copy with CREATE TABLE … AS SELECT …",
+    ),
+    ("GRANT", "users and grants are not available yet"),
+    ("REVOKE", "users and grants are not available yet"),
+    ("REASSIGN", "users and grants are not available yet"),
+    (
+        "BACKUP",
+        "backups are not available yet: COPY … TO writes single collections",
+    ),
+    (
+        "RESTORE",
+        "backups are not available yet: COPY … FROM reads single collections",
+    ),
+    ("TRANSFER", "leadership cannot be transferred yet"),
+    ("PREPARE", "send the statement with $1, $2 and its parameters"),
+    ("EXECUTE", "send the statement with $1, $2 and its parameters"),
+    ("DEALLOCATE", "nothing is prepared by statement"),
+    (
+        "DECLARE",
+        "read large answers as a stream: Accept: application/x-ndjson",
+    ),
+    ("FETCH", "read large answers as a stream: Accept: application/x-ndjson"),
+    ("MOVE", "read large answers as a stream: Accept: application/x-ndjson"),
+    ("CLOSE", "read large answers as a stream: Accept: application/x-ndjson"),
+    ("LISTEN", "notifications are not available"),
+    ("NOTIFY", "notifications are not available"),
+    ("UNLISTEN", "notifications are not available"),
+    (
+        "LOCK",
+        "reads lock nothing, and of two transactions that write the same row the first wins",
+    ),
+    ("VACUUM", "space is reclaimed without being asked"),
+    ("ANALYZE", "statistics are kept without being asked"),
+    ("CLUSTER", "rows are ordered by their key without being asked"),
+    ("REINDEX", "leave it away"),
+    ("CHECKPOINT", "leave it away"),
+    ("DISCARD", "write RESET ALL"),
+    ("COMMENT", "comments on definitions are not kept"),
+    ("CALL", "procedures are not available"),
+    ("DO", "procedures are not available"),
+    ("DESCRIBE", "write INFO FOR COLLECTION name"),
+    ("DESC", "write INFO FOR COLLECTION name"),
+    ("REPLACE", "write INSERT INTO … ON CONFLICT DO UPDATE"),
+    ("PRAGMA", "settings are given with SET name = value"),
+    ("KILL", "close the request to cancel it"),
+    ("ATTACH", "files are loaded with COPY name FROM 'path'"),
+    ("DETACH", "files are loaded with COPY name FROM 'path'"),
+    ("LOAD", "files are loaded with COPY name FROM 'path'"),
+    ("FROM", "write SELECT … FROM …"),
+];
+
+/// What a statement without its tails does.
+fn body(words: &Words<'_>) -> Result<Body, ParseError> {
+    let Some(first) = words.words.first() else {
+        return Err(ParseError::syntax("there is no statement", words.whole()));
+    };
+    if first.is_sign(&Token::LParen) {
+        return query(words);
+    }
+    let mut cursor = Cursor::new(*words, 0);
+    if let Some(body) = session::transaction(&mut cursor)? {
+        return Ok(body);
+    }
+    let keyword = first
+        .word()
+        .map(|word| word.value.to_ascii_uppercase())
+        .unwrap_or_default();
+    match keyword.as_str() {
+        "SELECT" | "WITH" | "VALUES" => query(words),
+        "TABLE" => table(words),
+        "RETURN" => return_expression(words),
+        "INSERT" | "UPDATE" | "DELETE" | "TRUNCATE" | "MERGE" => {
+            let statement = refuse::write(sql::statement(words)?, words)?;
+            Ok(Body::Write(Box::new(statement)))
+        }
+        "EXPLAIN" => explain(&mut cursor),
+        "COPY" => copy::copy(&mut cursor),
+        "DEFINE" => define::define(&mut cursor),
+        "REMOVE" => define::remove(&mut cursor),
+        "CREATE" => create(&mut cursor),
+        "DROP" => define::drop(&mut cursor),
+        "USE" => session::use_names(&mut cursor),
+        "INFO" => session::info(&mut cursor),
+        "SET" => session::set(&mut cursor),
+        "RESET" | "SHOW" => session::reset_or_show(&mut cursor),
+        other => match NOT_RUN.iter().find(|(word, _)| *word == other) {
+            Some((word, help)) => Err(ParseError::unsupported(*word, *help, first.span())),
+            // sqlparser knows the words; we know what to say about them.
+            None => Err(sql::statement(words)
+                .err()
+                .filter(|_| other.is_empty())
+                .unwrap_or_else(|| {
+                    ParseError::syntax_help(
+                        format!("`{}` does not begin a statement", shorten(words.written(0))),
+                        begin_help(other),
+                        first.span(),
+                    )
+                })),
+        },
+    }
+}
+
+/// What to write instead of a first word that begins nothing.
+fn begin_help(word: &str) -> &'static str {
+    if word.starts_with("SEL") || word.ends_with("ECT") {
+        return "did you mean SELECT?";
+    }
+    "statements begin with SELECT, INSERT, UPDATE, DELETE, COPY, CREATE, DROP, DEFINE, REMOVE, USE, INFO, RETURN, EXPLAIN, BEGIN, SET or SHOW, among others"
+}
+
+fn query(words: &Words<'_>) -> Result<Body, ParseError> {
+    let statement = refuse::query(sql::statement(words)?, words)?;
+    Ok(Body::Query(Box::new(statement)))
+}
+
+/// `TABLE name …` is `SELECT * FROM name …`.
+fn table(words: &Words<'_>) -> Result<Body, ParseError> {
+    let rest = words.rest(1);
+    if rest.words.is_empty() {
+        return Err(Cursor::new(*words, 1).wanted("the name of a table"));
+    }
+    let prefix = [sql::word("SELECT"), Token::Mul, sql::word("FROM")];
+    let statement = refuse::query(sql::statement_after(&prefix, &rest)?, words)?;
+    Ok(Body::Query(Box::new(statement)))
+}
+
+/// `RETURN e` is `SELECT e`.
+fn return_expression(words: &Words<'_>) -> Result<Body, ParseError> {
+    let rest = words.rest(1);
+    if rest.words.is_empty() {
+        return Err(Cursor::new(*words, 1).wanted("an expression"));
+    }
+    let statement = sql::statement_after(&[sql::word("SELECT")], &rest)?;
+    if !is_one_expression(&statement) {
+        return Err(ParseError::syntax_help(
+            "RETURN takes one expression",
+            "write SELECT for anything more, or put a query in brackets: RETURN (SELECT …)",
+            rest.whole(),
+        ));
+    }
+    let statement = refuse::query(statement, words)?;
+    Ok(Body::Query(Box::new(statement)))
+}
+
+fn is_one_expression(statement: &ast::Statement) -> bool {
+    let ast::Statement::Query(query) = statement else {
+        return false;
+    };
+    let ast::SetExpr::Select(select) = &*query.body else {
+        return false;
+    };
+    let item = match select.projection.as_slice() {
+        [ast::SelectItem::UnnamedExpr(_) | ast::SelectItem::ExprWithAlias { .. }] => &select.projection,
+        _ => return false,
+    };
+    // Whatever else was said would show beside the one item.
+    format!("SELECT {}", item[0]) == query.to_string()
+}
+
+/// EXPLAIN [ANALYZE] [VERBOSE] statement, EXPLAIN (option {, option}) statement.
+fn explain(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
+    cursor.expect("EXPLAIN")?;
+    let mut options = ExplainOptions::default();
+    let options_at = cursor.span();
+    if cursor.words.is_sign(cursor.at, &Token::LParen) && !starts_query(cursor.words, cursor.at + 1) {
+        options.read_list(cursor)?;
+    } else {
+        options.read_words(cursor)?;
+    }
+    if options.route && options.analyze {
+        return Err(ParseError::syntax_help(
+            "ROUTE never runs the query, and ANALYZE runs it",
+            "keep one of them",
+            options_at,
+        ));
+    }
+    if cursor.is_done() {
+        return Err(cursor.wanted("a query"));
+    }
+    let inner_words = cursor.words.rest(cursor.at);
+    let inner = body(&inner_words)?;
+    if !matches!(inner, Body::Query(_) | Body::Write(_)) {
+        return Err(ParseError::unsupported(
+            format!("EXPLAIN {}", shorten(&inner_words.written(0).to_uppercase())),
+            "EXPLAIN takes a query, INSERT, UPDATE, DELETE or MERGE",
+            inner_words.span(0),
+        ));
+    }
+    Ok(Body::Explain {
+        analyze: options.analyze,
+        verbose: options.verbose,
+        route: options.route,
+        inner: Box::new(inner),
+    })
+}
+
+/// Whether a bracket opens a query and not a list of options.
+fn starts_query(words: Words<'_>, at: usize) -> bool {
+    ["SELECT", "WITH", "VALUES", "TABLE"]
+        .iter()
+        .any(|word| words.is(at, word))
+        || words.is_sign(at, &Token::LParen)
+}
+
+#[derive(Default)]
+struct ExplainOptions {
+    analyze: bool,
+    verbose: bool,
+    route: bool,
+}
+
+impl ExplainOptions {
+    fn read_words(&mut self, cursor: &mut Cursor<'_>) -> Result<(), ParseError> {
+        loop {
+            let at = cursor.span();
+            if cursor.take("ANALYZE") || cursor.take("ANALYSE") {
+                self.analyze = true;
+            } else if cursor.take("VERBOSE") {
+                self.verbose = true;
+            } else if cursor.is("FORMAT") || cursor.is("QUERY") {
+                return Err(ParseError::unsupported(
+                    format!("EXPLAIN {}", cursor.words.written(cursor.at).to_uppercase()),
+                    "EXPLAIN, EXPLAIN ANALYZE, EXPLAIN VERBOSE and EXPLAIN (ROUTE) print rows of text",
+                    at,
+                ));
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn read_list(&mut self, cursor: &mut Cursor<'_>) -> Result<(), ParseError> {
+        cursor.expect_sign(&Token::LParen)?;
+        loop {
+            let at = cursor.span();
+            let written = cursor.words.written(cursor.at);
+            let slot = match written.to_ascii_uppercase().as_str() {
+                "ANALYZE" | "ANALYSE" => &mut self.analyze,
+                "VERBOSE" => &mut self.verbose,
+                "ROUTE" => &mut self.route,
+                _ => {
+                    return Err(ParseError::unsupported(
+                        format!("the EXPLAIN option {}", shorten(written)),
+                        "options are ROUTE, ANALYZE and VERBOSE",
+                        at,
+                    ));
+                }
+            };
+            cursor.at += 1;
+            *slot = if cursor.take("FALSE") || cursor.take("OFF") {
+                false
+            } else {
+                let _ = cursor.take("TRUE") || cursor.take("ON");
+                true
+            };
+            if !cursor.take_sign(&Token::Comma) {
+                break;
+            }
+        }
+        cursor.expect_sign(&Token::RParen)
+    }
+}
+
+/// CREATE TABLE | VIEW | DATABASE | SCHEMA; everything else by name.
+fn create(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
+    let words = cursor.words;
+    cursor.expect("CREATE")?;
+    if cursor.take("DATABASE") || cursor.take("SCHEMA") {
+        return define::database(cursor);
+    }
+    // OR REPLACE, TEMPORARY and the like stand before the kind.
+    while [
+        "OR",
+        "REPLACE",
+        "TEMP",
+        "TEMPORARY",
+        "GLOBAL",
+        "LOCAL",
+        "UNLOGGED",
+        "MATERIALIZED",
+        "EXTERNAL",
+        "UNIQUE",
+    ]
+    .iter()
+    .any(|word| cursor.is(word))
+    {
+        if cursor.is("UNLOGGED") {
+            return Err(ParseError::unsupported(
+                "UNLOGGED",
+                "leave it away: every write is logged",
+                cursor.span(),
+            ));
+        }
+        cursor.at += 1;
+    }
+    if cursor.is("TABLE") {
+        return match sql::statement(&words)? {
+            ast::Statement::CreateTable(table) => {
+                refuse::create_table(&table, &words)?;
+                if table.columns.is_empty() && table.query.is_none() {
+                    return Err(ParseError::syntax_help(
+                        "the table has no columns",
+                        format!(
+                            "list them, or write DEFINE COLLECTION {} for one that grows columns as rows arrive",
+                            table.name
+                        ),
+                        words.whole(),
+                    ));
+                }
+                Ok(Body::CreateTable(Box::new(table)))
+            }
+            _ => Err(ParseError::unsupported(
+                "this kind of table",
+                "write CREATE TABLE name (…)",
+                words.whole(),
+            )),
+        };
+    }
+    if cursor.is("VIEW") {
+        return match sql::statement(&words)? {
+            ast::Statement::CreateView(mut view) => {
+                refuse::create_view(&mut view, &words)?;
+                Ok(Body::CreateView(Box::new(view)))
+            }
+            _ => Err(ParseError::unsupported(
+                "this kind of view",
+                "write CREATE VIEW name AS SELECT …",
+                words.whole(),
+            )),
+        };
+    }
+    Err(not_created(cursor))
+}
+
+fn not_created(cursor: &Cursor<'_>) -> ParseError {
+    if cursor.is_done() {
+        return cursor.wanted("TABLE, VIEW, DATABASE or SCHEMA");
+    }
+    let kind = cursor.words.written(cursor.at).to_uppercase();
+    let help = match kind.as_str() {
+        "INDEX" => "indexes are not available yet: rows are found by their PRIMARY KEY",
+        "USER" | "ROLE" => "users are not available yet",
+        "FUNCTION" | "PROCEDURE" | "AGGREGATE" => "functions of one's own are not available",
+        "TRIGGER" => "triggers are not available",
+        "SEQUENCE" => "sequences are not available: use uuid()",
+        "TYPE" | "DOMAIN" => "types of one's own are not available: use CHECK",
+        "EXTENSION" => "extensions are not available",
+        _ => "CREATE takes TABLE, VIEW, DATABASE or SCHEMA",
+    };
+    let start = cursor.words.whole().start;
+    let end = cursor.span();
+    ParseError::unsupported(
+        format!("CREATE {}", shorten(&kind)),
+        help,
+        span_of(start, end.start + end.length),
+    )
+}
+
+/// Tails stand on reads only, and a bare word before them that lost its value is not taken for an alias.
+fn check_tails_fit(body: &Body, tails: &Tails, words: &Words<'_>) -> Result<(), ParseError> {
+    let Some((clause, span)) = tails.first() else {
+        return Ok(());
+    };
+    let why_not = match body {
+        Body::Query(statement) => return check_no_lost_value(statement, words),
+        Body::Explain { inner, .. } => return check_tails_fit(inner, tails, words),
+        Body::Copy(copy) if copy.direction == CopyDirection::To => return Ok(()),
+        Body::Begin { read_only: true } => return Ok(()),
+        Body::Begin { read_only: false } => "a transaction that may write is decided by the leader",
+        Body::CreateView(_) => {
+            return Err(ParseError::Misplaced {
+                clause,
+                place: "it stands in the body of a view",
+                help: format!("write {clause} on the statements that read the view"),
+                at: place(span),
+            });
+        }
+        Body::Write(_) | Body::Copy(_) | Body::CreateTable(_) => {
+            "a write is decided by the leader, whose copy is never stale"
+        }
+        Body::Define(_) | Body::Remove(_) => "a definition is decided by the leader, or by the node being asked",
+        Body::Use { .. }
+        | Body::InfoFor(_)
+        | Body::Commit
+        | Body::Rollback
+        | Body::Set { .. }
+        | Body::Reset(_)
+        | Body::Show(_) => "it is answered by the node being asked",
+    };
+    Err(not_a_read(body, clause, why_not, span, words))
+}
+
+fn not_a_read(
+    body: &Body,
+    clause: Clause,
+    why: &'static str,
+    span: candor_proto::SourceSpan,
+    words: &Words<'_>,
+) -> ParseError {
+    let written = words.text(span.start, span.start + span.length);
+    let help = if matches!(body, Body::Begin { .. }) {
+        format!("write BEGIN READ ONLY {written}")
+    } else {
+        format!("leave {clause} away")
+    };
+    ParseError::NotARead {
+        clause,
+        statement: words.written(0).to_uppercase(),
+        why,
+        help,
+        at: place(span),
+    }
+}
+
+/// `FROM orders STALENESS ANSWERED BY LEADER`: the number is missing, and the bound would silently become an alias.
+fn check_no_lost_value(statement: &ast::Statement, words: &Words<'_>) -> Result<(), ParseError> {
+    let Some(last) = words.words.len().checked_sub(1) else {
+        return Ok(());
+    };
+    let after_as = last > 0 && words.is(last - 1, "AS");
+    match tails::lost_value(words, last) {
+        Some(error) if !after_as && refuse::is_bare_alias(statement, words.words[last].token.span.start) => Err(error),
+        _ => Ok(()),
+    }
+}
