@@ -1,0 +1,1 @@
+//! Tests with real processes: `candor serve` nodes that are paused, killed and cut off.
