@@ -1,1 +1,18 @@
-//! The Rust client: one call follows redirects by the algorithm every Candor driver shares
+#![doc = include_str!("../README.md")]
+
+mod answer;
+mod call;
+mod client;
+mod config;
+mod error;
+mod exchange;
+mod raw;
+mod script;
+mod session;
+mod wire;
+
+pub use answer::{Answer, Column, Hop, SessionInfo, StatementResult};
+pub use client::Client;
+pub use config::Config;
+pub use error::ClientError;
+pub use raw::{Format, RawAnswer, RowStream};
