@@ -168,7 +168,9 @@ fn check_buffers(header: &arrow::ipc::RecordBatch<'_>, body: &Buffer) -> Result<
             return Err(broken());
         }
         if header.compression().is_some() && length > 0 {
-            let prefix = body[offset as usize..end as usize].first_chunk::<8>().ok_or_else(broken)?;
+            let prefix = body[offset as usize..end as usize]
+                .first_chunk::<8>()
+                .ok_or_else(broken)?;
             let plain = i64::from_le_bytes(*prefix);
             if plain < -1 || plain > length.saturating_mul(LZ4_RATIO_MAX) {
                 return Err(broken());

@@ -134,7 +134,12 @@ impl Catalog {
     pub(crate) fn content(&self) -> impl Serialize {
         let databases: Vec<&str> = self.databases().collect();
         let collections: Vec<&CollectionDef> = self.collections.values().map(|collection| &*collection.def).collect();
-        let views: Vec<&ViewDef> = self.databases.values().flat_map(|db| db.views.values()).map(|view| &**view).collect();
+        let views: Vec<&ViewDef> = self
+            .databases
+            .values()
+            .flat_map(|db| db.views.values())
+            .map(|view| &**view)
+            .collect();
         let replicas: Vec<&ReplicaDef> = self.replicas.values().map(|replica| &**replica).collect();
         (
             self.changed_at,
@@ -225,7 +230,10 @@ impl Catalog {
                     ));
                 }
                 None if !column.nullable => {
-                    return Err(format!("column `{}` is added later, so it must allow NULL", column.name));
+                    return Err(format!(
+                        "column `{}` is added later, so it must allow NULL",
+                        column.name
+                    ));
                 }
                 None => def.columns.push(column.clone()),
             }
@@ -272,7 +280,10 @@ fn check_definition(def: &CollectionDef) -> Result<(), String> {
             return Err(format!("column `{}` stands twice", column.name));
         }
     }
-    for key in std::iter::once(&def.key).filter(|key| !key.is_empty()).chain(&def.unique) {
+    for key in std::iter::once(&def.key)
+        .filter(|key| !key.is_empty())
+        .chain(&def.unique)
+    {
         if key.is_empty() {
             return Err("a unique key has no columns".into());
         }
@@ -321,7 +332,9 @@ mod tests {
     }
 
     fn with(changes: &[SchemaChange]) -> Result<Catalog, String> {
-        Catalog::default().changed(LogIndex(1), &[define("d")])?.changed(LogIndex(2), changes)
+        Catalog::default()
+            .changed(LogIndex(1), &[define("d")])?
+            .changed(LogIndex(2), changes)
     }
 
     #[test]
@@ -334,7 +347,10 @@ mod tests {
             name: "t".into(),
             sql: "SELECT 1".into(),
         });
-        assert!(catalog.changed(LogIndex(3), &[view]).is_err(), "a view may not take a collection's name");
+        assert!(
+            catalog.changed(LogIndex(3), &[view]).is_err(),
+            "a view may not take a collection's name"
+        );
         assert!(catalog.changed(LogIndex(3), &[define("d")]).is_err());
     }
 
@@ -346,8 +362,16 @@ mod tests {
         ])
         .expect("fits");
         assert!(removed.collection("d", "t").is_none());
-        assert!(removed.changed(LogIndex(3), &[SchemaChange::DefineCollection(collection(0, "u"))]).is_err());
-        assert!(removed.changed(LogIndex(3), &[SchemaChange::DefineCollection(collection(1, "t"))]).is_ok());
+        assert!(
+            removed
+                .changed(LogIndex(3), &[SchemaChange::DefineCollection(collection(0, "u"))])
+                .is_err()
+        );
+        assert!(
+            removed
+                .changed(LogIndex(3), &[SchemaChange::DefineCollection(collection(1, "t"))])
+                .is_ok()
+        );
     }
 
     #[test]
@@ -357,12 +381,24 @@ mod tests {
             id: CollectionId(0),
             columns: vec![column],
         };
-        let grown = catalog.changed(LogIndex(3), &[grow(column("c", ColumnType::Int64))]).expect("new column");
+        let grown = catalog
+            .changed(LogIndex(3), &[grow(column("c", ColumnType::Int64))])
+            .expect("new column");
         assert_eq!(grown.collection("d", "t").expect("there").schema_version, 1);
-        assert_eq!(catalog.collection("d", "t").expect("there").columns.len(), 2, "the old catalog is as it was");
-        let again = grown.changed(LogIndex(4), &[grow(column("c", ColumnType::Int64))]).expect("same column");
+        assert_eq!(
+            catalog.collection("d", "t").expect("there").columns.len(),
+            2,
+            "the old catalog is as it was"
+        );
+        let again = grown
+            .changed(LogIndex(4), &[grow(column("c", ColumnType::Int64))])
+            .expect("same column");
         assert_eq!(again.collection("d", "t").expect("there").schema_version, 1);
-        assert!(grown.changed(LogIndex(4), &[grow(column("c", ColumnType::Text))]).is_err());
+        assert!(
+            grown
+                .changed(LogIndex(4), &[grow(column("c", ColumnType::Text))])
+                .is_err()
+        );
         let strict = ColumnDef {
             nullable: false,
             ..column("e", ColumnType::Text)

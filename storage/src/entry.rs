@@ -61,7 +61,9 @@ pub fn chain(before: Chain, epoch: Epoch, index: LogIndex, kind: u8, payload: &[
 
 /// The first 16 bytes of a SHA-256 digest as a number.
 pub(crate) fn truncated(digest: &digest::Digest) -> u128 {
-    digest.as_ref()[..16].iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
+    digest.as_ref()[..16]
+        .iter()
+        .fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
 fn write_bytes<S: Serializer>(bytes: &Bytes, s: S) -> Result<S::Ok, S::Error> {

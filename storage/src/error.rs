@@ -76,7 +76,10 @@ pub enum StorageError {
         got: Epoch,
     },
     /// An entry larger than the largest a log takes.
-    #[error("an entry of {bytes} bytes is larger than the largest of {}", candor_proto::limits::ENTRY_BYTES_MAX)]
+    #[error(
+        "an entry of {bytes} bytes is larger than the largest of {}",
+        candor_proto::limits::ENTRY_BYTES_MAX
+    )]
     TooLarge {
         /// Its payload, bytes.
         bytes: usize,

@@ -1,17 +1,27 @@
 //! The range log and the multi-version tables behind it
 
+mod apply;
 mod batch;
 mod catalog;
 pub mod disk;
 mod entry;
 mod error;
+mod log;
 mod record;
 mod schema;
+mod snapshot;
+mod store;
+mod table;
 
+pub use apply::Outcome;
 pub use catalog::Catalog;
 pub use entry::{Entry, chain};
 pub use error::{ApplyRefusal, ReadError, RecordError, SnapshotError, StorageError};
+pub use log::Agreement;
 pub use record::{Mutation, Record, TableChange, Transaction, TransactionPart};
 pub use schema::{
     CheckDef, CollectionDef, CollectionId, ColumnDef, ColumnType, ROW_ID_COLUMN, ReplicaDef, SchemaChange, ViewDef,
 };
+pub use snapshot::{ContentHash, Snapshot};
+pub use store::RangeStore;
+pub use table::{BlockSnapshot, RowChanges, RowId, TableSnapshot};

@@ -131,7 +131,11 @@ impl Record {
                 let wire = WireTransaction {
                     snapshot: transaction.snapshot,
                     schema: transaction.schema.clone(),
-                    changes: transaction.changes.iter().map(WireChange::new).collect::<Result<_, _>>()?,
+                    changes: transaction
+                        .changes
+                        .iter()
+                        .map(WireChange::new)
+                        .collect::<Result<_, _>>()?,
                     parts: transaction.parts,
                     mutation: transaction.mutation.clone(),
                 };

@@ -91,7 +91,10 @@ impl ColumnType {
             DataType::Int8 | DataType::UInt8 | DataType::Int16 => Self::Int16,
             DataType::UInt16 | DataType::Int32 => Self::Int32,
             DataType::UInt32 | DataType::Int64 => Self::Int64,
-            DataType::UInt64 => Self::Decimal { precision: 20, scale: 0 },
+            DataType::UInt64 => Self::Decimal {
+                precision: 20,
+                scale: 0,
+            },
             DataType::Float16 | DataType::Float32 => Self::Float32,
             DataType::Float64 => Self::Float64,
             DataType::Decimal32(precision, scale)
@@ -193,7 +196,9 @@ impl CollectionDef {
         let field = |(ordinal, column): (usize, &ColumnDef)| {
             Field::new(&column.name, column.ty.arrow(), !self.requires_value(ordinal))
         };
-        Arc::new(Schema::new(self.columns.iter().enumerate().map(field).collect::<Vec<_>>()))
+        Arc::new(Schema::new(
+            self.columns.iter().enumerate().map(field).collect::<Vec<_>>(),
+        ))
     }
 
     /// Whether the column refuses NULL, by its own definition or as part of the primary key.
@@ -302,7 +307,10 @@ mod tests {
             ColumnType::Int64,
             ColumnType::Float32,
             ColumnType::Float64,
-            ColumnType::Decimal { precision: 38, scale: 10 },
+            ColumnType::Decimal {
+                precision: 38,
+                scale: 10,
+            },
             ColumnType::Text,
             ColumnType::Bytes,
             ColumnType::Date,

@@ -268,7 +268,13 @@ impl Disk for CrashDisk {
         let inside = |path: &Path| path.parent() == Some(dir);
         let mut durable = std::mem::take(&mut state.durable_names);
         durable.retain(|path, _| !inside(path));
-        durable.extend(state.names.iter().filter(|(path, _)| inside(path)).map(|(path, id)| (path.clone(), *id)));
+        durable.extend(
+            state
+                .names
+                .iter()
+                .filter(|(path, _)| inside(path))
+                .map(|(path, id)| (path.clone(), *id)),
+        );
         state.durable_names = durable;
         Ok(())
     }

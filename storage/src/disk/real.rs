@@ -29,12 +29,19 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(path)?;
         Ok(Arc::new(RealFile(file)))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(RealFile(OpenOptions::new().read(true).write(true).open(path)?)))
+        Ok(Arc::new(RealFile(
+            OpenOptions::new().read(true).write(true).open(path)?,
+        )))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

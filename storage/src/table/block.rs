@@ -1,0 +1,235 @@
+//! The rows themselves: blocks of Arrow arrays in the order of row ids.
+//!
+//! A block never changes. Small ones are merged into larger ones, which moves no row to another id: a transaction of
+//! one row makes a block of one row, and every time the small blocks at the end hold 16, 256 or 4096 rows together,
+//! they become one block. So a row is copied three times at most, and all but a few dozen blocks hold thousands of rows.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, new_null_array};
+use arrow::compute::concat;
+use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
+
+use crate::batch::compacted;
+
+/// Blocks of fewer rows than one of these are merged as soon as together they hold as many. The last is the size from
+/// which on a block stays as it is.
+const MERGE_ROWS: [usize; 3] = [16, 256, SEALED_ROWS];
+const SEALED_ROWS: usize = 4096;
+
+/// A batch of more rows than this is cut into several blocks.
+pub(crate) const BLOCK_ROWS_MAX: usize = 8192;
+
+/// Rows with neighbouring ids.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) first_row: u64,
+    pub(crate) rows: usize,
+    /// By ordinal; columns added to the collection later are missing at the end, and NULL.
+    columns: Vec<ArrayRef>,
+}
+
+impl Block {
+    pub(crate) fn new(first_row: u64, rows: usize, columns: Vec<ArrayRef>) -> Self {
+        debug_assert!(columns.iter().all(|column| column.len() == rows));
+        Self {
+            first_row,
+            rows,
+            columns,
+        }
+    }
+
+    pub(crate) fn row_ids(&self) -> Range<u64> {
+        self.first_row..self.first_row + self.rows as u64
+    }
+
+    /// The column at `ordinal`, which is of type `ty`.
+    pub(crate) fn column(&self, ordinal: usize, ty: &DataType) -> ArrayRef {
+        match self.columns.get(ordinal) {
+            Some(column) => Arc::clone(column),
+            None => new_null_array(ty, self.rows),
+        }
+    }
+
+    /// One block of neighbouring ones.
+    ///
+    /// # Errors
+    /// More than 2 GiB of text would stand in one array.
+    fn merged(blocks: &[Arc<Self>]) -> Result<Self, ArrowError> {
+        let width = blocks.iter().map(|block| block.columns.len()).max().unwrap_or(0);
+        let column = |ordinal: usize| {
+            let ty = blocks
+                .iter()
+                .find_map(|block| block.columns.get(ordinal))
+                .map(Array::data_type);
+            let parts: Vec<ArrayRef> = blocks
+                .iter()
+                .map(|block| block.column(ordinal, ty.unwrap_or(&DataType::Null)))
+                .collect();
+            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+            Ok(compacted(&concat(&parts)?))
+        };
+        let columns = (0..width).map(column).collect::<Result<_, ArrowError>>()?;
+        let rows = blocks.iter().map(|block| block.rows).sum();
+        Ok(Self::new(blocks[0].first_row, rows, columns))
+    }
+}
+
+/// All blocks of a table, in the order of their rows.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks {
+    /// Blocks that stay as they are.
+    sealed: Vec<Arc<Block>>,
+    /// Blocks that are still merged; a few dozen.
+    tail: Vec<Arc<Block>>,
+}
+
+impl Blocks {
+    /// Adds a block behind the last one.
+    pub(crate) fn push(&mut self, block: Block) {
+        if block.rows >= SEALED_ROWS {
+            self.merge_tail(0);
+            self.sealed.append(&mut self.tail);
+            self.sealed.push(Arc::new(block));
+            return;
+        }
+        self.tail.push(Arc::new(block));
+        for limit in MERGE_ROWS {
+            let small = self.tail.iter().rev().take_while(|block| block.rows < limit);
+            let (count, rows) = small.fold((0, 0), |(count, rows), block| (count + 1, rows + block.rows));
+            if rows < limit {
+                break;
+            }
+            self.merge_tail(self.tail.len() - count);
+        }
+        if self.tail.last().is_some_and(|block| block.rows >= SEALED_ROWS) {
+            self.sealed.append(&mut self.tail);
+        }
+    }
+
+    /// The block with this row.
+    pub(crate) fn find(&self, row: u64) -> Option<&Arc<Block>> {
+        let list = match self.tail.first() {
+            Some(first) if row >= first.first_row => &self.tail,
+            _ => &self.sealed,
+        };
+        let after = list.partition_point(|block| block.first_row <= row);
+        let block = list.get(after.checked_sub(1)?)?;
+        block.row_ids().contains(&row).then_some(block)
+    }
+
+    /// The blocks with rows below `limit`; the small ones at the end as one, which stays, so that one reader has the
+    /// work and the next has not.
+    pub(crate) fn for_scan(&mut self, limit: u64) -> Vec<Arc<Block>> {
+        self.merge_tail(0);
+        self.below(limit)
+    }
+
+    /// Whether [`Blocks::for_scan`] would find blocks to merge.
+    pub(crate) fn is_scattered(&self) -> bool {
+        self.tail.len() > 1
+    }
+
+    /// The blocks with rows below `limit`.
+    pub(crate) fn below(&self, limit: u64) -> Vec<Arc<Block>> {
+        let blocks = self.sealed.iter().chain(&self.tail);
+        blocks.take_while(|block| block.first_row < limit).cloned().collect()
+    }
+
+    /// Makes one block of those of the tail from `from` on. If they cannot be one, because their text is too much for
+    /// one array, they stay as they are.
+    fn merge_tail(&mut self, from: usize) {
+        if self.tail.len() - from > 1
+            && let Ok(block) = Block::merged(&self.tail[from..])
+        {
+            self.tail.truncate(from);
+            self.tail.push(Arc::new(block));
+        }
+    }
+
+    #[cfg(test)]
+    fn sizes(&self) -> Vec<usize> {
+        self.sealed.iter().chain(&self.tail).map(|block| block.rows).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{AsArray, Int64Array, StringViewArray};
+    use arrow::datatypes::Int64Type;
+
+    fn block(first: u64, rows: usize) -> Block {
+        let numbers = Int64Array::from_iter_values((first..first + rows as u64).map(|row| row as i64));
+        let texts = StringViewArray::from_iter_values((0..rows).map(|row| format!("a text of some length {row}")));
+        Block::new(first, rows, vec![Arc::new(numbers), Arc::new(texts)])
+    }
+
+    fn filled(sizes: impl IntoIterator<Item = usize>) -> Blocks {
+        let mut blocks = Blocks::default();
+        let mut first = 0;
+        for rows in sizes {
+            blocks.push(block(first, rows));
+            first += rows as u64;
+        }
+        blocks
+    }
+
+    fn check(blocks: &Blocks, rows: u64) {
+        for row in 0..rows {
+            let block = blocks.find(row).expect("each row has its block");
+            let numbers = block.column(0, &DataType::Int64);
+            assert_eq!(
+                numbers
+                    .as_primitive::<Int64Type>()
+                    .value((row - block.first_row) as usize),
+                row as i64
+            );
+        }
+        assert!(blocks.find(rows).is_none());
+    }
+
+    #[test]
+    fn single_rows_gather_into_large_blocks() {
+        let blocks = filled(std::iter::repeat_n(1, 10_000));
+        let sizes = blocks.sizes();
+        assert_eq!(sizes[..2], [4096, 4096]);
+        assert!(sizes.len() < 2 + 3 * 16, "{sizes:?}");
+        check(&blocks, 10_000);
+    }
+
+    #[test]
+    fn mixed_sizes_keep_every_row_at_its_id() {
+        let sizes = [1, 300, 5, 20, 5000, 1, 1, 4096, 17, 255, 1, 3900, 2, 2];
+        let mut blocks = filled(sizes);
+        let rows = sizes.iter().sum::<usize>() as u64;
+        check(&blocks, rows);
+        assert_eq!(
+            blocks.for_scan(rows).iter().map(|block| block.rows).sum::<usize>() as u64,
+            rows
+        );
+        assert!(!blocks.is_scattered());
+        check(&blocks, rows);
+    }
+
+    #[test]
+    fn merged_text_stands_in_one_buffer() {
+        let blocks = filled(std::iter::repeat_n(1, 4096));
+        let texts = blocks.find(0).expect("there").column(1, &DataType::Utf8View);
+        assert_eq!(texts.as_string_view().data_buffers().len(), 1);
+    }
+
+    #[test]
+    fn columns_that_came_later_are_null_before() {
+        let mut blocks = Blocks::default();
+        blocks.push(Block::new(0, 1, vec![Arc::new(Int64Array::from(vec![7]))]));
+        blocks.push(block(1, 1));
+        let scanned = blocks.for_scan(2);
+        assert_eq!(scanned.len(), 1);
+        let texts = scanned[0].column(1, &DataType::Utf8View);
+        assert!(texts.is_null(0) && texts.is_valid(1));
+        assert_eq!(scanned[0].column(2, &DataType::Boolean).null_count(), 2);
+    }
+}

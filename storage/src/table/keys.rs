@@ -1,0 +1,206 @@
+//! The index of a primary or unique key: from the key's bytes to the rows that have, or had, it.
+//!
+//! Keys are encoded with `arrow-row`, so equal values are equal bytes. Each key stands once, however many versions of
+//! its row there are; the ids of the older ones are kept in order, so the row at a version is found by halving. The
+//! index is split into shards, each behind its own lock: a writer and a reader seldom meet, and the table of a shard
+//! grows without holding up the others.
+//!
+//! A row that begins is added before its version can be read. A reader passes over ids it may not see yet.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type};
+use arrow::error::ArrowError;
+use arrow::row::{RowConverter, Rows, SortField};
+use arrow::util::display::array_value_to_string;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use parking_lot::RwLock;
+
+use crate::schema::CollectionDef;
+
+const SHARDS: usize = 32;
+
+/// The index of one key of a collection.
+pub(crate) struct KeyIndex {
+    /// Ordinals of its columns.
+    columns: Vec<usize>,
+    /// How messages name it.
+    constraint: String,
+    converter: RowConverter,
+    hasher: RandomState,
+    shards: [RwLock<Shard>; SHARDS],
+}
+
+#[derive(Default)]
+struct Shard {
+    slots: HashTable<Slot>,
+    /// The bytes of all keys, one after another.
+    bytes: Vec<u8>,
+}
+
+struct Slot {
+    newest: u64,
+    /// Ids of rows that had the key before, ascending. Boxed: most keys never have any.
+    #[allow(clippy::box_collection)]
+    older: Option<Box<Vec<u64>>>,
+    at: usize,
+    size: u32,
+}
+
+/// The encoded keys of some rows.
+pub(crate) struct Keys {
+    rows: Rows,
+    hashes: Vec<u64>,
+    /// Rows with a NULL in the key.
+    incomplete: Vec<bool>,
+}
+
+impl Keys {
+    pub(crate) fn len(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// The hash and the bytes of the key of one row; `None` if it holds a NULL.
+    pub(crate) fn key(&self, row: usize) -> Option<(u64, &[u8])> {
+        let complete = self.incomplete.is_empty() || !self.incomplete[row];
+        complete.then(|| (self.hashes[row], self.rows.row(row).data()))
+    }
+}
+
+impl KeyIndex {
+    /// An empty index for the key of `def` on these columns. `None` if there are none.
+    pub(crate) fn new(def: &CollectionDef, ordinals: &[u32]) -> Option<Self> {
+        let kind = if def.key == ordinals {
+            "primary key"
+        } else {
+            "unique key"
+        };
+        let columns: Vec<usize> = ordinals.iter().map(|ordinal| *ordinal as usize).collect();
+        let fields = columns
+            .iter()
+            .map(|ordinal| SortField::new(def.columns[*ordinal].ty.arrow()));
+        let converter = RowConverter::new(fields.collect()).expect("every column type has an order");
+        (!columns.is_empty()).then(|| Self {
+            constraint: format!("{kind} ({})", def.column_names(ordinals).join(", ")),
+            columns,
+            converter,
+            hasher: RandomState::new(),
+            shards: Default::default(),
+        })
+    }
+
+    pub(crate) fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    pub(crate) fn constraint(&self) -> &str {
+        &self.constraint
+    }
+
+    /// Encodes keys, given the columns of the key in its order.
+    ///
+    /// # Errors
+    /// A column of another type than the key's.
+    pub(crate) fn encode(&self, columns: &[ArrayRef]) -> Result<Keys, ArrowError> {
+        let columns: Vec<ArrayRef> = columns.iter().map(normalised).collect();
+        let rows = self.converter.convert_columns(&columns)?;
+        let hashes = rows.iter().map(|row| self.hasher.hash_one(row.data())).collect();
+        let mut incomplete = Vec::new();
+        for column in columns.iter().filter(|column| column.null_count() > 0) {
+            incomplete.resize(column.len(), false);
+            for (row, incomplete) in incomplete.iter_mut().enumerate() {
+                *incomplete |= column.is_null(row);
+            }
+        }
+        Ok(Keys {
+            rows,
+            hashes,
+            incomplete,
+        })
+    }
+
+    /// The newest row that has or had the key.
+    pub(crate) fn newest(&self, hash: u64, key: &[u8]) -> Option<u64> {
+        let shard = self.shard(hash).read();
+        shard.find(hash, key).map(|slot| slot.newest)
+    }
+
+    /// The newest row with an id below `limit` that has or had the key.
+    pub(crate) fn newest_below(&self, limit: u64, hash: u64, key: &[u8]) -> Option<u64> {
+        let shard = self.shard(hash).read();
+        let slot = shard.find(hash, key)?;
+        if slot.newest < limit {
+            return Some(slot.newest);
+        }
+        let older = slot.older.as_ref()?;
+        let after = older.partition_point(|row| *row < limit);
+        older.get(after.checked_sub(1)?).copied()
+    }
+
+    /// Adds a row, whose id is larger than those of all rows that have had the key.
+    pub(crate) fn insert(&self, hash: u64, key: &[u8], row: u64) {
+        let mut shard = self.shard(hash).write();
+        let Shard { slots, bytes } = &mut *shard;
+        let rehash = |slot: &Slot| self.hasher.hash_one(slot.key(bytes));
+        match slots.entry(hash, |slot| slot.key(bytes) == key, rehash) {
+            Entry::Occupied(mut found) => {
+                let slot = found.get_mut();
+                debug_assert!(slot.newest < row, "ids grow");
+                slot.older.get_or_insert_default().push(slot.newest);
+                slot.newest = row;
+            }
+            Entry::Vacant(vacant) => {
+                vacant.insert(Slot {
+                    newest: row,
+                    older: None,
+                    at: bytes.len(),
+                    size: key.len() as u32,
+                });
+                bytes.extend_from_slice(key);
+            }
+        }
+    }
+
+    fn shard(&self, hash: u64) -> &RwLock<Shard> {
+        // The table inside takes the lowest and the highest bits.
+        &self.shards[(hash >> 40) as usize % SHARDS]
+    }
+}
+
+impl Shard {
+    fn find(&self, hash: u64, key: &[u8]) -> Option<&Slot> {
+        self.slots.find(hash, |slot| slot.key(&self.bytes) == key)
+    }
+}
+
+impl Slot {
+    fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.at..self.at + self.size as usize]
+    }
+}
+
+/// The values of a key for a message.
+pub(crate) fn key_text(columns: &[ArrayRef], row: usize) -> String {
+    let value = |column: &ArrayRef| match array_value_to_string(column, row) {
+        Ok(text) if column.is_valid(row) => text,
+        _ => "NULL".into(),
+    };
+    columns.iter().map(value).collect::<Vec<_>>().join(", ")
+}
+
+/// Makes numbers that are equal in SQL equal in bytes: the two zeros, and all NaNs.
+fn normalised(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Float32 => floats::<Float32Type>(column, |value| if value.is_nan() { f32::NAN } else { value + 0.0 }),
+        DataType::Float64 => floats::<Float64Type>(column, |value| if value.is_nan() { f64::NAN } else { value + 0.0 }),
+        _ => Arc::clone(column),
+    }
+}
+
+fn floats<T: ArrowPrimitiveType>(column: &ArrayRef, plain: impl Fn(T::Native) -> T::Native) -> ArrayRef {
+    let plain: PrimitiveArray<T> = column.as_primitive::<T>().unary(plain);
+    Arc::new(plain)
+}

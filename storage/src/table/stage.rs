@@ -1,0 +1,218 @@
+//! Whether a change fits a table: a pure function of the table and the change, the same on every replica.
+//!
+//! Nothing is written before everything fits, so a refusal leaves no trace.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
+use arrow::datatypes::{DataType, UInt64Type};
+
+use super::keys::{KeyIndex, Keys, key_text};
+use super::{Inner, Table};
+use crate::error::ApplyRefusal;
+use crate::record::TableChange;
+use crate::schema::{CollectionDef, ROW_ID_COLUMN};
+
+/// A change that fits.
+pub(crate) struct StagedChange {
+    /// Ids of the rows that end, ascending.
+    pub(crate) ended: Vec<u64>,
+    pub(crate) begun: Vec<StagedBatch>,
+}
+
+/// Rows that begin.
+pub(crate) struct StagedBatch {
+    pub(crate) rows: usize,
+    /// By ordinal.
+    pub(crate) columns: Vec<ArrayRef>,
+    /// For each key of the table.
+    pub(crate) keys: Vec<Keys>,
+}
+
+impl StagedChange {
+    pub(crate) fn ended_count(&self) -> u64 {
+        self.ended.len() as u64
+    }
+
+    pub(crate) fn begun_count(&self) -> u64 {
+        self.begun.iter().map(|batch| batch.rows as u64).sum()
+    }
+}
+
+/// Whether all `changes`, made at the version `snapshot`, fit the table whose definition is `def`.
+pub(crate) fn stage(
+    table: &Table,
+    def: &CollectionDef,
+    snapshot: u64,
+    changes: &[TableChange],
+) -> Result<StagedChange, ApplyRefusal> {
+    let inner = table.inner.read();
+    let stage = Stage {
+        table,
+        def,
+        inner: &inner,
+    };
+    let mut ended = Vec::new();
+    for batch in changes.iter().filter_map(|change| change.ended.as_ref()) {
+        stage.end(batch, snapshot, &mut ended)?;
+    }
+    ended.sort_unstable();
+    if ended.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(stage.conflict());
+    }
+    let begun = changes
+        .iter()
+        .filter_map(|change| change.begun.as_ref())
+        .filter(|batch| batch.num_rows() > 0)
+        .map(|batch| stage.begin(batch))
+        .collect::<Result<Vec<_>, _>>()?;
+    for place in 0..table.keys.len() {
+        stage.check_key(place, &begun, &ended)?;
+    }
+    drop(inner);
+    Ok(StagedChange { ended, begun })
+}
+
+struct Stage<'a> {
+    table: &'a Table,
+    def: &'a CollectionDef,
+    inner: &'a Inner,
+}
+
+impl Stage<'_> {
+    /// Finds the rows that end: each must be live, and must have begun at or before the snapshot.
+    fn end(&self, batch: &RecordBatch, snapshot: u64, ended: &mut Vec<u64>) -> Result<(), ApplyRefusal> {
+        let known = self.inner.history.at(snapshot).rows;
+        let mut take = |row: u64| {
+            if row >= known || !self.lives(row) {
+                return Err(self.conflict());
+            }
+            ended.push(row);
+            Ok(())
+        };
+        let Some(index) = self.table.primary() else {
+            let rows = self.named(batch, ROW_ID_COLUMN, &DataType::UInt64)?;
+            return rows
+                .as_primitive::<UInt64Type>()
+                .values()
+                .iter()
+                .try_for_each(|row| take(*row));
+        };
+        let columns = index.columns().iter().map(|ordinal| {
+            let column = &self.def.columns[*ordinal];
+            self.named(batch, &column.name, &column.ty.arrow())
+        });
+        let keys = self.encode(index, &columns.collect::<Result<Vec<_>, _>>()?)?;
+        for row in 0..keys.len() {
+            let found = keys.key(row).and_then(|(hash, key)| index.newest(hash, key));
+            take(found.ok_or_else(|| self.conflict())?)?;
+        }
+        Ok(())
+    }
+
+    /// Brings the columns of a batch into the order of the definition, and encodes its keys.
+    fn begin(&self, batch: &RecordBatch) -> Result<StagedBatch, ApplyRefusal> {
+        for field in batch.schema_ref().fields() {
+            if self.def.column(field.name()).is_none() {
+                return Err(self.schema(format!("`{}` has no column `{}`", self.def.name, field.name())));
+            }
+        }
+        let columns = (0..self.def.columns.len()).map(|ordinal| self.column(batch, ordinal));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        let keys = self
+            .table
+            .keys
+            .iter()
+            .map(|index| self.encode(index, &key_columns(index, &columns)));
+        Ok(StagedBatch {
+            rows: batch.num_rows(),
+            keys: keys.collect::<Result<_, _>>()?,
+            columns,
+        })
+    }
+
+    fn column(&self, batch: &RecordBatch, ordinal: usize) -> Result<ArrayRef, ApplyRefusal> {
+        let def = &self.def.columns[ordinal];
+        let ty = def.ty.arrow();
+        let array = match batch.schema_ref().index_of(&def.name) {
+            Err(_) => new_null_array(&ty, batch.num_rows()),
+            Ok(at) => Arc::clone(batch.column(at)),
+        };
+        if *array.data_type() != ty {
+            let why = format!(
+                "`{}` of `{}` is {}, not {}",
+                def.name,
+                self.def.name,
+                def.ty,
+                array.data_type()
+            );
+            return Err(self.schema(why));
+        }
+        if self.def.requires_value(ordinal) && array.null_count() > 0 {
+            return Err(ApplyRefusal::NotNull {
+                collection: self.def.name.clone(),
+                column: def.name.clone(),
+            });
+        }
+        Ok(array)
+    }
+
+    /// Whether no key of the rows that begin is that of a row that stays live, or of another of them.
+    fn check_key(&self, place: usize, begun: &[StagedBatch], ended: &[u64]) -> Result<(), ApplyRefusal> {
+        let index = &self.table.keys[place];
+        let several = begun.iter().map(|batch| batch.rows).sum::<usize>() > 1;
+        let mut seen = HashSet::new();
+        for batch in begun {
+            let keys = &batch.keys[place];
+            for row in 0..keys.len() {
+                let Some((hash, key)) = keys.key(row) else { continue };
+                let stays = |row: u64| self.lives(row) && ended.binary_search(&row).is_err();
+                if index.newest(hash, key).is_some_and(stays) || (several && !seen.insert(key)) {
+                    return Err(ApplyRefusal::Unique {
+                        collection: self.def.name.clone(),
+                        constraint: index.constraint().to_owned(),
+                        key: key_text(&key_columns(index, &batch.columns), row),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lives(&self, row: u64) -> bool {
+        self.inner.ends.lives_at(row, u64::MAX)
+    }
+
+    fn named(&self, batch: &RecordBatch, name: &str, ty: &DataType) -> Result<ArrayRef, ApplyRefusal> {
+        match batch.column_by_name(name) {
+            Some(column) if column.data_type() == ty && column.null_count() == 0 => Ok(Arc::clone(column)),
+            _ => Err(self.schema(format!(
+                "rows of `{}` end by `{name}`, a {ty} without NULL",
+                self.def.name
+            ))),
+        }
+    }
+
+    fn encode(&self, index: &KeyIndex, columns: &[ArrayRef]) -> Result<Keys, ApplyRefusal> {
+        index.encode(columns).map_err(|error| self.schema(error.to_string()))
+    }
+
+    fn schema(&self, why: String) -> ApplyRefusal {
+        ApplyRefusal::Schema { why }
+    }
+
+    fn conflict(&self) -> ApplyRefusal {
+        ApplyRefusal::Conflict {
+            collection: self.def.name.clone(),
+        }
+    }
+}
+
+fn key_columns(index: &KeyIndex, columns: &[ArrayRef]) -> Vec<ArrayRef> {
+    index
+        .columns()
+        .iter()
+        .map(|ordinal| Arc::clone(&columns[*ordinal]))
+        .collect()
+}
