@@ -33,12 +33,13 @@ pub(crate) const CRATES: &[Crate] = &[
         folder: "planner",
         pure: true,
         dependencies: "candor-proto miette serde thiserror",
-        dev_dependencies: "proptest serde_json",
+        dev_dependencies: "goldenscript proptest serde_json",
     },
     Crate {
         folder: "storage",
         pure: false,
-        dependencies: "candor-proto arrow bytes crc32fast parking_lot postcard ring rustix serde sha2 thiserror tracing uuid",
+        dependencies: "candor-proto arrow arrow-ipc bytes crc32fast hashbrown parking_lot postcard ring rustix \
+            serde sha2 thiserror tracing uuid",
         dev_dependencies: "proptest tempfile",
     },
     Crate {
@@ -51,16 +52,18 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate {
         folder: "cluster",
         pure: false,
-        dependencies: "candor-planner candor-proto candor-storage bytes futures parking_lot postcard quinn raft rcgen \
-            ring rustls rustls-pki-types serde slog thiserror tokio tokio-util tracing",
+        dependencies: "candor-planner candor-proto candor-storage arrow bytes crc32fast futures parking_lot \
+            postcard quinn raft rcgen ring rustls rustls-pki-types serde slog thiserror tokio \
+            tokio-util tracing x509-parser",
         dev_dependencies: "proptest tempfile",
     },
     Crate {
         folder: "server",
         pure: false,
-        dependencies: "candor-cluster candor-engine candor-parser candor-planner candor-proto candor-storage arrow axum \
-            bytes futures http http-body-util hyper hyper-util metrics metrics-exporter-prometheus parking_lot serde \
-            serde_json thiserror tokio tokio-stream tokio-util tower tracing",
+        dependencies: "candor-cluster candor-engine candor-parser candor-planner candor-proto candor-storage \
+            arrow axum bytes futures http http-body-util hyper hyper-util metrics \
+            metrics-exporter-prometheus parking_lot ring serde serde_json sqlparser thiserror tokio \
+            tokio-stream tokio-util tower tracing",
         dev_dependencies: "candor-client reqwest tempfile",
     },
     Crate {
@@ -73,22 +76,22 @@ pub(crate) const CRATES: &[Crate] = &[
         folder: "cli",
         pure: false,
         dependencies: "candor-client candor-cluster candor-engine candor-parser candor-planner candor-proto \
-            candor-server candor-storage anyhow clap comfy-table futures indicatif miette reedline reqwest rustix serde \
-            serde_json sqlparser tempfile thiserror tokio toml tracing tracing-subscriber",
+            candor-server candor-storage anyhow clap comfy-table futures indicatif miette \
+            parking_lot reedline reqwest rustix serde serde_json sqlparser tempfile thiserror tokio \
+            toml tracing tracing-subscriber",
         dev_dependencies: "arrow tpchgen",
     },
     Crate {
         folder: "sqllogictest",
         pure: false,
-        dependencies: "candor-client candor-proto anyhow async-trait clap futures serde serde_json sqllogictest tempfile \
+        dependencies: "candor-client candor-proto anyhow async-trait clap serde serde_json sqllogictest tempfile \
             thiserror tokio toml",
         dev_dependencies: "",
     },
     Crate {
         folder: "bench",
         pure: false,
-        dependencies: "candor-client candor-planner candor-proto candor-storage anyhow clap futures reqwest serde_json \
-            tempfile tokio tpchgen",
+        dependencies: "candor-client candor-planner candor-proto candor-sqllogictest anyhow clap serde_json tempfile tokio",
         dev_dependencies: "",
     },
     Crate {

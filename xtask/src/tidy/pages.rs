@@ -53,7 +53,7 @@ enum Name<'a> {
 impl<'a> Name<'a> {
     fn of(text: &'a str) -> Self {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
-        if let Some(folder) = text.strip_prefix("candor-") {
+        if let Some(folder) = text.strip_prefix("candor-").filter(|folder| !folder.is_empty()) {
             return Self::Crate(folder);
         }
         if let Some((folder, rest)) = text.split_once("::") {
