@@ -31,7 +31,7 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Client {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Inner {
     home: Mutex<Place>,
     memory: Mutex<Memory>,
     /// `None` if every call stands alone.
-    session: Option<tokio::sync::Mutex<Session>>,
+    pub(crate) session: Option<tokio::sync::Mutex<Session>>,
 }
 
 impl Client {

@@ -3,6 +3,7 @@
 mod answer;
 mod call;
 mod client;
+mod close;
 mod config;
 mod error;
 mod exchange;
