@@ -266,13 +266,34 @@ mod tests {
     fn an_older_word_never_replaces_a_newer_one() {
         let mut table = table();
         assert!(table.handle_state(s(1), state("n1", 5, 3, vec![report(true, 2, ID)])));
-        assert!(!table.handle_state(s(2), state("n1", 5, 3, vec![])), "the same sequence");
-        assert!(!table.handle_state(s(2), state("n1", 5, 2, vec![])), "an earlier sequence");
+        assert!(
+            !table.handle_state(s(2), state("n1", 5, 3, vec![])),
+            "the same sequence"
+        );
+        assert!(
+            !table.handle_state(s(2), state("n1", 5, 2, vec![])),
+            "an earlier sequence"
+        );
         assert!(!table.handle_state(s(2), state("n1", 4, 9, vec![])), "an older process");
-        assert!(!table.handle_state(s(0), state("n1", 5, 9, vec![])), "a word dated worse");
-        assert!(table.word(&NodeName::new("n1")).expect("heard").report(&main()).is_some());
+        assert!(
+            !table.handle_state(s(0), state("n1", 5, 9, vec![])),
+            "a word dated worse"
+        );
+        assert!(
+            table
+                .word(&NodeName::new("n1"))
+                .expect("heard")
+                .report(&main())
+                .is_some()
+        );
         assert!(table.handle_state(s(2), state("n1", 6, 1, vec![])), "a newer process");
-        assert!(table.word(&NodeName::new("n1")).expect("heard").report(&main()).is_none());
+        assert!(
+            table
+                .word(&NodeName::new("n1"))
+                .expect("heard")
+                .report(&main())
+                .is_none()
+        );
     }
 
     #[test]

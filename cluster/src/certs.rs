@@ -245,14 +245,21 @@ fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CertE
 
 /// The file is made with its final mode, so a key is never readable by others, not even for a moment.
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), CertError> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(|source| {
-        if source.kind() == io::ErrorKind::AlreadyExists {
-            CertError::Exists(path.to_owned())
-        } else {
-            io_error("create", path)(source)
-        }
-    })?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(io_error("write", path))
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)
+        .map_err(|source| {
+            if source.kind() == io::ErrorKind::AlreadyExists {
+                CertError::Exists(path.to_owned())
+            } else {
+                io_error("create", path)(source)
+            }
+        })?;
+    file.write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .map_err(io_error("write", path))
 }
 
 #[cfg(test)]
@@ -284,7 +291,12 @@ mod tests {
     fn keys_are_readable_by_their_owner_only() {
         let dir = tempfile::tempdir().expect("tempdir");
         init(dir.path(), &n("n1"), &[]).expect("init");
-        for (file, mode) in [("ca.key", 0o600), ("n1.key", 0o600), ("ca.pem", 0o644), ("n1.pem", 0o644)] {
+        for (file, mode) in [
+            ("ca.key", 0o600),
+            ("n1.key", 0o600),
+            ("ca.pem", 0o644),
+            ("n1.pem", 0o644),
+        ] {
             let found = fs::metadata(dir.path().join(file)).expect(file).permissions().mode() & 0o777;
             assert_eq!(found, mode, "{file}");
         }
@@ -296,7 +308,10 @@ mod tests {
         init(dir.path(), &n("n1"), &[]).expect("init");
         let before = fs::read(dir.path().join("ca.key")).expect("read");
         assert!(matches!(init(dir.path(), &n("n1"), &[]), Err(CertError::Exists(_))));
-        assert!(matches!(issue(dir.path(), &n("n1"), &[], dir.path()), Err(CertError::Exists(_))));
+        assert!(matches!(
+            issue(dir.path(), &n("n1"), &[], dir.path()),
+            Err(CertError::Exists(_))
+        ));
         assert_eq!(fs::read(dir.path().join("ca.key")).expect("read"), before);
     }
 
@@ -305,10 +320,17 @@ mod tests {
         let dir = tempfile::tempdir().expect("tempdir");
         init(dir.path(), &n("n1"), &[]).expect("init");
         for end in ["pem", "key"] {
-            fs::copy(dir.path().join(format!("n1.{end}")), dir.path().join(format!("n2.{end}"))).expect("copy");
+            fs::copy(
+                dir.path().join(format!("n1.{end}")),
+                dir.path().join(format!("n2.{end}")),
+            )
+            .expect("copy");
         }
         let error = load(dir.path(), &n("n2")).expect_err("the certificate says n1");
-        assert!(error.to_string().ends_with("is the certificate of node n1, not of n2"), "{error}");
+        assert!(
+            error.to_string().ends_with("is the certificate of node n1, not of n2"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -319,7 +341,13 @@ mod tests {
         init(dir.path(), &n("n1"), &[]).expect("init");
         fs::write(dir.path().join("n1.key"), "nonsense").expect("write");
         let error = load(dir.path(), &n("n1")).expect_err("no key");
-        assert!(error.to_string().ends_with("n1.key holds no private key in PEM form"), "{error}");
-        assert!(matches!(issue(dir.path(), &n("N2"), &[], dir.path()), Err(CertError::Name(_))));
+        assert!(
+            error.to_string().ends_with("n1.key holds no private key in PEM form"),
+            "{error}"
+        );
+        assert!(matches!(
+            issue(dir.path(), &n("N2"), &[], dir.path()),
+            Err(CertError::Name(_))
+        ));
     }
 }

@@ -139,7 +139,9 @@ mod tests {
     }
 
     fn row(table: &Followers, now: Duration, tail: u64) -> FollowerRow {
-        let rows = table.rows(now, &RangeName::new("main"), LogIndex(tail), |from, to| 10 * (to.0 - from.0));
+        let rows = table.rows(now, &RangeName::new("main"), LogIndex(tail), |from, to| {
+            10 * (to.0 - from.0)
+        });
         assert_eq!(rows.len(), 1);
         rows.into_iter().next().expect("one row")
     }

@@ -134,6 +134,8 @@ pub(crate) enum Refusal {
     Foreign(RangeId),
     #[error("the first stream of a link must greet")]
     NotGreeted,
+    #[error("the peer's log does not reach back to this copy: snapshot-required")]
+    SnapshotRequired,
 }
 
 /// Bytes that are no frame.
@@ -195,7 +197,10 @@ fn check_state(state: &NodeState) -> Result<(), FrameError> {
     if state.ranges.len() > RANGES_MAX {
         return Err(FrameError::Limit("the number of ranges"));
     }
-    state.ranges.iter().try_for_each(|report| check_name(report.range.as_str()))
+    state
+        .ranges
+        .iter()
+        .try_for_each(|report| check_name(report.range.as_str()))
 }
 
 fn check_name(name: &str) -> Result<(), FrameError> {
@@ -339,7 +344,14 @@ mod tests {
     }
 
     fn replies() -> Vec<Reply> {
-        let entry = |index| Entry::chained(Chain(0), Position::new(Epoch(1), LogIndex(index)), 3, Bytes::from(vec![7; 40]));
+        let entry = |index| {
+            Entry::chained(
+                Chain(0),
+                Position::new(Epoch(1), LogIndex(index)),
+                3,
+                Bytes::from(vec![7; 40]),
+            )
+        };
         let position = Position::new(Epoch(1), LogIndex(2));
         vec![
             Reply::Greet(Box::new(greeting(1, "n2"))),
@@ -365,7 +377,11 @@ mod tests {
         let bytes = body(message);
         assert_eq!(decode::<M>(&bytes).expect("decodes"), *message);
         for length in 0..bytes.len() {
-            assert!(decode::<M>(&bytes[..length]).is_err(), "{length} of {} bytes", bytes.len());
+            assert!(
+                decode::<M>(&bytes[..length]).is_err(),
+                "{length} of {} bytes",
+                bytes.len()
+            );
         }
         let longer = [bytes.as_slice(), &[0]].concat();
         assert!(matches!(decode::<M>(&longer), Err(FrameError::LeftOver(1))));
@@ -391,7 +407,10 @@ mod tests {
         assert_eq!(decode::<Request>(&bytes).expect("decodes"), largest);
         let larger = Request::Greet(Box::new(greeting(RANGES_MAX + 1, "n1")));
         let bytes = postcard::to_allocvec(&larger).expect("encodes");
-        assert!(matches!(decode::<Request>(&bytes), Err(FrameError::Limit("the number of ranges"))));
+        assert!(matches!(
+            decode::<Request>(&bytes),
+            Err(FrameError::Limit("the number of ranges"))
+        ));
         let long = Request::Greet(Box::new(greeting(0, &"n".repeat(limits::NAME_BYTES_MAX + 1))));
         let bytes = postcard::to_allocvec(&long).expect("encodes");
         assert!(matches!(decode::<Request>(&bytes), Err(FrameError::Limit("a name"))));
@@ -401,7 +420,10 @@ mod tests {
     fn a_length_beyond_the_bound_is_refused_before_anything_is_read() {
         assert!(matches!(length::<Request>([0xff; 4]), Err(FrameError::TooLarge { .. })));
         let most = u32::try_from(REQUEST_BYTES_MAX).expect("fits");
-        assert_eq!(length::<Request>(most.to_be_bytes()).expect("allowed"), REQUEST_BYTES_MAX);
+        assert_eq!(
+            length::<Request>(most.to_be_bytes()).expect("allowed"),
+            REQUEST_BYTES_MAX
+        );
         assert!(length::<Request>((most + 1).to_be_bytes()).is_err());
     }
 

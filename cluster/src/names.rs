@@ -88,8 +88,10 @@ mod tests {
             assert!(check_range(&RangeName::new(bad)).is_err(), "{bad:?}");
         }
         let names = ["main", "Main", "..", ".", "a/b", "a%2fb", "ä", "a b"];
-        let folders: std::collections::BTreeSet<String> =
-            names.iter().map(|n| folder(&RangeName::new(n)).to_lowercase()).collect();
+        let folders: std::collections::BTreeSet<String> = names
+            .iter()
+            .map(|n| folder(&RangeName::new(n)).to_lowercase())
+            .collect();
         assert_eq!(folders.len(), names.len());
         assert!(folders.iter().all(|f| !f.contains('/') && !f.contains('.')));
         assert_eq!(folder(&RangeName::new("main")), "main");

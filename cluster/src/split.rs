@@ -21,10 +21,7 @@ pub(crate) enum SplitError {
 /// The records of a transaction in log order; `txn` marks its parts, should there be any.
 pub(crate) fn records(mut transaction: Transaction, txn: u128) -> Result<Vec<(u8, Bytes)>, SplitError> {
     let changes = std::mem::take(&mut transaction.changes);
-    let whole = Record::Transaction(Transaction {
-        changes,
-        ..transaction
-    });
+    let whole = Record::Transaction(Transaction { changes, ..transaction });
     let encoded = encode(&whole)?;
     let Record::Transaction(mut transaction) = whole else {
         unreachable!("made two lines above");
@@ -45,7 +42,11 @@ pub(crate) fn records(mut transaction: Transaction, txn: u128) -> Result<Vec<(u8
 /// Pieces of one change, its ended rows first. The whole transaction took `bytes`, which says how many rows to try.
 fn split(change: TableChange, bytes: usize, txn: u128, records: &mut Vec<(u8, Bytes)>) -> Result<(), SplitError> {
     let collection = change.collection;
-    let rows = |batch: &Option<_>| batch.as_ref().map_or(0, |batch: &arrow::array::RecordBatch| batch.num_rows());
+    let rows = |batch: &Option<_>| {
+        batch
+            .as_ref()
+            .map_or(0, |batch: &arrow::array::RecordBatch| batch.num_rows())
+    };
     let per_row = (bytes / (rows(&change.ended) + rows(&change.begun)).max(1)).max(1);
     // Rows differ; three quarters leave most pieces within the bound at the first try.
     let step = (PART_BYTES * 3 / 4 / per_row).max(1);
@@ -70,7 +71,12 @@ fn split(change: TableChange, bytes: usize, txn: u128, records: &mut Vec<(u8, By
 
 /// One part, or its halves where it is too large and has more than one row.
 fn push_part(change: TableChange, txn: u128, records: &mut Vec<(u8, Bytes)>) -> Result<(), SplitError> {
-    let rows = change.ended.iter().chain(&change.begun).map(|batch| batch.num_rows()).sum::<usize>();
+    let rows = change
+        .ended
+        .iter()
+        .chain(&change.begun)
+        .map(|batch| batch.num_rows())
+        .sum::<usize>();
     let part = Record::Part(TransactionPart { txn, change });
     let encoded = encode(&part)?;
     if encoded.1.len() <= PART_BYTES || rows < 2 {
@@ -129,7 +135,7 @@ mod tests {
 
     fn rows(ids: std::ops::Range<i64>, width: impl Fn(i64) -> usize) -> RecordBatch {
         let schema = Schema::new(vec![
-            Field::new("id", DataType::Int64, false),
+            Field::new("id", DataType::Int64, true),
             Field::new("text", DataType::Utf8View, true),
         ]);
         let text = StringViewArray::from_iter_values(ids.clone().map(|id| pseudo_text(id, width(id))));
@@ -142,7 +148,9 @@ mod tests {
         let mut state = seed as u64 ^ 0x9e37_79b9_7f4a_7c15;
         (0..width)
             .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 char::from(b' ' + ((state >> 33) % 90) as u8)
             })
             .collect()
@@ -166,7 +174,10 @@ mod tests {
         let records = records(transaction.clone(), 7).expect("fits");
         assert_eq!(records.len(), 1);
         let (kind, payload) = &records[0];
-        assert_eq!(Record::decode(*kind, payload).expect("decodes"), Record::Transaction(transaction));
+        assert_eq!(
+            Record::decode(*kind, payload).expect("decodes"),
+            Record::Transaction(transaction)
+        );
     }
 
     #[test]

@@ -84,7 +84,9 @@ mod tests {
     fn certificate(uris: &[&str]) -> CertificateDer<'static> {
         let mut params = CertificateParams::new(vec!["n1".to_owned()]).expect("params");
         for uri in uris {
-            params.subject_alt_names.push(SanType::URI(Ia5String::try_from(*uri).expect("ascii")));
+            params
+                .subject_alt_names
+                .push(SanType::URI(Ia5String::try_from(*uri).expect("ascii")));
         }
         let key = KeyPair::generate().expect("key");
         params.self_signed(&key).expect("signed").der().clone()

@@ -39,10 +39,11 @@ pub(crate) struct Collector {
     tail: Option<Position>,
     next_ask: Option<Duration>,
     newest_token: Option<Token>,
-    /// Weight that may still arrive, and weight consumed but not granted anew.
-    granted: u64,
-    consumed: u64,
-    in_hand: u64,
+    /// Weight that may still arrive (an answer may overdraw it), that was handed out to be applied, and that was
+    /// applied and not granted anew: together always [`WINDOW_BYTES`].
+    granted: i64,
+    in_hand: i64,
+    consumed: i64,
     outputs: VecDeque<Output>,
 }
 
@@ -65,9 +66,9 @@ impl Collector {
             tail: None,
             next_ask: None,
             newest_token: None,
-            granted: 0,
-            consumed: 0,
+            granted: i64::from(WINDOW_BYTES),
             in_hand: 0,
+            consumed: 0,
             outputs: VecDeque::new(),
         }
     }
@@ -76,9 +77,9 @@ impl Collector {
     pub(crate) fn handle_opened(&mut self, now: Duration) {
         self.outputs.clear();
         self.received = self.position;
-        self.granted = u64::from(WINDOW_BYTES);
-        self.consumed = 0;
+        self.granted = i64::from(WINDOW_BYTES);
         self.in_hand = 0;
+        self.consumed = 0;
         let ask = self.ask(now, WINDOW_BYTES);
         self.outputs.push_back(Output::Send(Request::Collect(Collect {
             range: self.range.clone(),
@@ -120,12 +121,12 @@ impl Collector {
     }
 
     fn handle_answer(&mut self, now: Duration, answer: Answer) -> Result<(), FrameError> {
-        let arrived = weight(&answer.entries);
-        // One entry may exceed the window alone, so only what came after the window was used up is too much.
-        if !answer.entries.is_empty() && self.granted == 0 {
+        let arrived = weight(&answer.entries) as i64;
+        // One answer may overdraw the window, so only what comes when it is used up is too much.
+        if arrived > 0 && self.granted <= 0 {
             return Err(FrameError::Limit("what was sent without being granted"));
         }
-        self.granted = self.granted.saturating_sub(arrived);
+        self.granted -= arrived;
         self.in_hand += arrived;
         self.tail = Some(answer.tail);
         if let Some(echo) = answer.echo {
@@ -204,12 +205,16 @@ impl Collector {
         }
     }
 
-    /// Gives back what was consumed, never so that more than the window could travel.
+    /// Grants anew what was applied.
     fn grant(&mut self) -> u32 {
-        let room = u64::from(WINDOW_BYTES).saturating_sub(self.granted + self.in_hand);
-        let grant = std::mem::take(&mut self.consumed).min(room);
-        self.granted += grant;
-        u32::try_from(grant).expect("at most the window")
+        let consumed = std::mem::take(&mut self.consumed);
+        self.granted += consumed;
+        assert_eq!(
+            self.granted + self.in_hand,
+            i64::from(WINDOW_BYTES),
+            "nothing is granted twice"
+        );
+        u32::try_from(consumed).expect("the window and one answer")
     }
 }
 
@@ -280,7 +285,9 @@ mod tests {
     #[test]
     fn an_empty_answer_at_the_confirmed_tail_proves_freshness() {
         let mut collector = opened();
-        collector.handle_reply(ms(110), answer(vec![], 3, Some((100, 3)))).expect("fine");
+        collector
+            .handle_reply(ms(110), answer(vec![], 3, Some((100, 3))))
+            .expect("fine");
         assert_eq!(collector.fresh_at(), Some(ms(100)));
     }
 
@@ -288,11 +295,15 @@ mod tests {
     fn old_entries_prove_nothing_until_the_echoed_tail_is_applied() {
         let mut collector = opened();
         collector.poll_output();
-        collector.handle_reply(ms(110), answer(vec![entry(4, 10)], 5, Some((100, 5)))).expect("fine");
+        collector
+            .handle_reply(ms(110), answer(vec![entry(4, 10)], 5, Some((100, 5))))
+            .expect("fine");
         assert!(matches!(collector.poll_output(), Some(Output::Apply(entries)) if entries.len() == 1));
         collector.handle_applied(at(4), Chain(4));
         assert_eq!(collector.fresh_at(), None);
-        collector.handle_reply(ms(120), answer(vec![entry(5, 10)], 5, None)).expect("fine");
+        collector
+            .handle_reply(ms(120), answer(vec![entry(5, 10)], 5, None))
+            .expect("fine");
         collector.handle_applied(at(5), Chain(5));
         assert_eq!(collector.fresh_at(), Some(ms(100)));
     }
@@ -301,7 +312,9 @@ mod tests {
     fn what_was_applied_is_granted_again_with_the_new_position() {
         let mut collector = opened();
         collector.poll_output();
-        collector.handle_reply(ms(110), answer(vec![entry(4, 1000)], 4, None)).expect("fine");
+        collector
+            .handle_reply(ms(110), answer(vec![entry(4, 1000)], 4, None))
+            .expect("fine");
         collector.poll_output();
         collector.handle_applied(at(4), Chain(4));
         let ask = sent_ask(&mut collector);
@@ -313,7 +326,9 @@ mod tests {
     fn a_source_that_sends_beyond_the_window_is_cut_off() {
         let mut collector = opened();
         let big = entry(4, WINDOW_BYTES as usize + 1);
-        collector.handle_reply(ms(110), answer(vec![big], 9, None)).expect("one entry may exceed it alone");
+        collector
+            .handle_reply(ms(110), answer(vec![big], 9, None))
+            .expect("one entry may exceed it alone");
         let error = collector.handle_reply(ms(111), answer(vec![entry(5, 1)], 9, None));
         assert!(matches!(error, Err(FrameError::Limit(_))));
     }
@@ -331,7 +346,9 @@ mod tests {
     fn a_log_that_parted_goes_back_to_the_agreed_point_and_never_forward() {
         let mut collector = opened();
         collector.poll_output();
-        collector.handle_reply(ms(110), Reply::Behind { agreed: at(2) }).expect("fine");
+        collector
+            .handle_reply(ms(110), Reply::Behind { agreed: at(2) })
+            .expect("fine");
         assert_eq!(collector.poll_output(), Some(Output::GoBack(at(2))));
         let error = opened().handle_reply(ms(110), Reply::Behind { agreed: at(3) });
         assert!(matches!(error, Err(FrameError::Unexpected)));
@@ -340,7 +357,9 @@ mod tests {
     #[test]
     fn a_new_stream_starts_from_what_was_applied() {
         let mut collector = opened();
-        collector.handle_reply(ms(110), answer(vec![entry(4, 10)], 4, Some((100, 4)))).expect("fine");
+        collector
+            .handle_reply(ms(110), answer(vec![entry(4, 10)], 4, Some((100, 4))))
+            .expect("fine");
         collector.handle_closed();
         assert_eq!((collector.poll_output(), collector.next_wakeup()), (None, None));
         collector.handle_opened(ms(200));

@@ -32,5 +32,8 @@ const ENTRY_OVERHEAD_BYTES: usize = 64;
 
 /// What entries count in windows.
 pub(crate) fn weight(entries: &[Entry]) -> u64 {
-    entries.iter().map(|entry| (entry.payload.len() + ENTRY_OVERHEAD_BYTES) as u64).sum()
+    entries
+        .iter()
+        .map(|entry| (entry.payload.len() + ENTRY_OVERHEAD_BYTES) as u64)
+        .sum()
 }

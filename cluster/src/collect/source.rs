@@ -31,9 +31,9 @@ pub(crate) struct Source {
     sent: LogIndex,
     /// The committed tail.
     tail: Position,
-    max_bytes: u64,
-    /// Weight that the follower can still take.
-    window: u64,
+    max_bytes: i64,
+    /// Weight that the follower can still take; an answer may overdraw it, and the debt is repaid first.
+    window: i64,
     reading: bool,
     /// The newest token that waits for a proof that starts now or later, and the one whose proof is on its way.
     waiting: Option<Token>,
@@ -48,7 +48,7 @@ impl Source {
         let mut source = Self {
             sent: ask.position.index,
             tail,
-            max_bytes: u64::from(max_bytes.clamp(1, candor_proto::limits::COLLECT_BYTES_MAX)),
+            max_bytes: i64::from(max_bytes.clamp(1, candor_proto::limits::COLLECT_BYTES_MAX)),
             window: 0,
             reading: false,
             waiting: None,
@@ -89,7 +89,7 @@ impl Source {
         if let Some(last) = entries.last() {
             assert_eq!(entries[0].position.index, self.sent.next(), "no gap and nothing twice");
             self.sent = last.position.index;
-            self.window = self.window.saturating_sub(weight(&entries));
+            self.window -= weight(&entries) as i64;
             self.send(entries);
         }
         self.proceed();
@@ -110,7 +110,7 @@ impl Source {
     }
 
     fn take(&mut self, ask: Ask) {
-        self.window = (self.window + u64::from(ask.grant)).min(u64::from(WINDOW_BYTES));
+        self.window = (self.window + i64::from(ask.grant)).min(i64::from(WINDOW_BYTES));
         // A newer token proves more; the older one needs no answer of its own.
         self.waiting = self.waiting.max(ask.sent_at);
     }
@@ -220,8 +220,11 @@ mod tests {
         assert_eq!(source.poll_output(), None, "the window is used up");
         source.handle_tail(at(1000));
         assert_eq!(source.poll_output(), None, "commits land, nothing is buffered");
+        source.handle_ask(ask(2, None, 200)).expect("fine");
+        assert_eq!(source.poll_output(), None, "what was overdrawn is repaid first");
         source.handle_ask(ask(2, None, 700)).expect("fine");
-        assert_eq!(source.poll_output(), read(2, 1000, 700));
+        let overdrawn = weight(&entries(1..=2, 300)) as usize - 500;
+        assert_eq!(source.poll_output(), read(2, 1000, 900 - overdrawn));
     }
 
     #[test]
@@ -244,10 +247,16 @@ mod tests {
         source.handle_confirmed(at(3));
         assert_eq!(source.poll_output(), Some(Output::Confirm));
         let first = answer(&mut source);
-        assert_eq!(first.echo.map(|echo| echo.token), Some(Token::of(Duration::from_millis(1))));
+        assert_eq!(
+            first.echo.map(|echo| echo.token),
+            Some(Token::of(Duration::from_millis(1)))
+        );
         assert!(first.entries.is_empty());
         source.handle_confirmed(at(3));
-        assert_eq!(answer(&mut source).echo.map(|echo| echo.token), Some(Token::of(Duration::from_millis(2))));
+        assert_eq!(
+            answer(&mut source).echo.map(|echo| echo.token),
+            Some(Token::of(Duration::from_millis(2)))
+        );
     }
 
     #[test]
@@ -270,7 +279,12 @@ mod tests {
     #[test]
     fn a_follower_that_claims_what_was_never_sent_is_cut_off() {
         let mut source = Source::new(ask(3, None, 100), 100, at(9));
-        assert!(matches!(source.handle_ask(ask(4, None, 0)), Err(FrameError::Unexpected)));
-        source.handle_ask(ask(2, None, 0)).expect("an earlier position is its own business");
+        assert!(matches!(
+            source.handle_ask(ask(4, None, 0)),
+            Err(FrameError::Unexpected)
+        ));
+        source
+            .handle_ask(ask(2, None, 0))
+            .expect("an earlier position is its own business");
     }
 }

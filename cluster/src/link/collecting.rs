@@ -67,7 +67,9 @@ impl Collecting {
     async fn run(&mut self) {
         let mut upstream = self.copy.upstream.subscribe();
         loop {
-            let Some((peer, connection)) = self.reach(&mut upstream).await else { return };
+            let Some((peer, connection)) = self.reach(&mut upstream).await else {
+                return;
+            };
             let error = tokio::select! {
                 Err(error) = self.stream(&connection) => error,
                 // Another peer leads now, or nobody does.
@@ -112,15 +114,20 @@ impl Collecting {
         let mut replies: Incoming<Reply> = Incoming::of(recv);
         self.collector.handle_opened(self.node.clock.now());
         loop {
+            // Also when replies never end: asks are what keeps the copy's age known.
+            self.collector.handle_time(self.node.clock.now());
             self.perform(&mut send).await?;
             let now = self.node.clock.now();
-            let due = self.collector.next_wakeup().map_or(Duration::MAX, |due| due.saturating_sub(now));
+            let due = self
+                .collector
+                .next_wakeup()
+                .map_or(Duration::MAX, |due| due.saturating_sub(now));
             tokio::select! {
                 reply = replies.next() => {
                     let reply = reply.ok_or(CollectError::Ended)??;
                     self.take(reply, &mut replies)?;
                 }
-                () = tokio::time::sleep(due) => self.collector.handle_time(self.node.clock.now()),
+                () = tokio::time::sleep(due) => {}
             }
         }
     }
@@ -134,7 +141,11 @@ impl Collecting {
                 weight += crate::collect::weight(&answer.entries);
             }
             self.collector.handle_reply(self.node.clock.now(), reply)?;
-            next = if weight < APPLY_BYTES { replies.ready().transpose()? } else { None };
+            next = if weight < APPLY_BYTES {
+                replies.ready().transpose()?
+            } else {
+                None
+            };
         }
         Ok(())
     }

@@ -91,7 +91,11 @@ pub(crate) async fn dial(node: Arc<Inner>, def: Arc<ReplicaDef>, link: Arc<PeerL
         };
         link.connection.send_replace(None);
         let words = error.to_string();
-        let known = link.problem.lock().replace(words.clone()).is_some_and(|earlier| earlier == words);
+        let known = link
+            .problem
+            .lock()
+            .replace(words.clone())
+            .is_some_and(|earlier| earlier == words);
         if !known {
             tracing::warn!(peer = %def.name, at = %def.at, "link down: {words}");
         }
@@ -134,7 +138,9 @@ async fn connect(links: &Links, def: &ReplicaDef) -> Result<Connection, LinkErro
 
 async fn connect_to(links: &Links, def: &ReplicaDef, addr: SocketAddr) -> Result<Connection, LinkError> {
     // The name is checked against the certificate by the handshake, too.
-    let connecting = links.endpoint.connect_with(links.client.clone(), addr, def.name.as_str())?;
+    let connecting = links
+        .endpoint
+        .connect_with(links.client.clone(), addr, def.name.as_str())?;
     let connection = timeout(HANDSHAKE_TIME_MAX, connecting)
         .await
         .map_err(|_| LinkError::HandshakeTime)??;

@@ -74,7 +74,6 @@ fn admit(links: &Links, connection: &Connection) -> Result<NodeName, String> {
 async fn serve_streams(node: &Arc<Inner>, connection: &Connection, peer: NodeName) {
     // Nothing is served before the greeting showed which cluster the peer thinks it is in.
     let greeted = watch::Sender::new(false);
-    let streams = tokio_util::task::TaskTracker::new();
     while let Ok((send, recv)) = connection.accept_bi().await {
         let stream = Stream {
             node: Arc::clone(node),
@@ -83,10 +82,9 @@ async fn serve_streams(node: &Arc<Inner>, connection: &Connection, peer: NodeNam
             greeted: greeted.clone(),
             send,
         };
-        streams.spawn(stream.serve(recv));
+        // They end with the connection, or with the node.
+        node.spawn("stream", stream.serve(recv));
     }
-    streams.close();
-    streams.wait().await;
 }
 
 struct Stream {
@@ -107,7 +105,10 @@ impl Stream {
         };
         if let Err(error) = served {
             // A link that broke is nothing to tell: its dialer does.
-            let broken = matches!(error, FrameError::Read(_) | FrameError::Write(_) | FrameError::Truncated);
+            let broken = matches!(
+                error,
+                FrameError::Read(_) | FrameError::Write(_) | FrameError::Truncated
+            );
             if !broken {
                 tracing::warn!(%peer, "stream ended: {error}");
             }

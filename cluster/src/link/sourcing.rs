@@ -64,12 +64,12 @@ fn open(node: &Inner, follower: &NodeName, collect: &Collect) -> Result<(Arc<Slo
             led.followers.lock().handle_ask(now, follower, collect.ask.position);
             Ok((slot, led))
         }
-        Agreement::Behind { newest_agreed } => {
+        Agreement::Behind { newest } => {
             // What it holds beyond this point is not of this log, so this is where it stands.
-            led.followers.lock().handle_ask(now, follower, newest_agreed);
-            Err(Reply::Behind { agreed: newest_agreed })
+            led.followers.lock().handle_ask(now, follower, newest);
+            Err(Reply::Behind { agreed: newest })
         }
-        Agreement::Foreign => refused(Refusal::Foreign(slot.store.id())),
+        Agreement::Foreign => refused(Refusal::SnapshotRequired),
     }
 }
 
@@ -137,7 +137,10 @@ impl Serving<'_> {
         Ok(())
     }
 
-    fn read_or_say(&self, read: Result<Result<Vec<Entry>, StorageError>, tokio::task::JoinError>) -> Option<Vec<Entry>> {
+    fn read_or_say(
+        &self,
+        read: Result<Result<Vec<Entry>, StorageError>, tokio::task::JoinError>,
+    ) -> Option<Vec<Entry>> {
         let range = &self.slot.name;
         match read {
             Ok(Ok(entries)) => Some(entries),

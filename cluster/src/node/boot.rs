@@ -58,7 +58,7 @@ pub(super) async fn start(cfg: ClusterConfig) -> Result<Arc<Inner>, ClusterError
         news: Notify::new(),
         tasks: TaskTracker::new(),
         stop,
-        _lock: data.lock,
+        lock: parking_lot::Mutex::new(Some(data.lock)),
         cfg,
     });
     for (folder, opened) in data.ranges {

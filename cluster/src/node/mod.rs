@@ -54,7 +54,9 @@ pub struct Node {
 
 impl std::fmt::Debug for Node {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Node").field("name", &self.inner.cfg.node).finish_non_exhaustive()
+        f.debug_struct("Node")
+            .field("name", &self.inner.cfg.node)
+            .finish_non_exhaustive()
     }
 }
 
@@ -76,8 +78,8 @@ pub(crate) struct Inner {
     /// Something was heard, or declared: upstreams and discoveries are reviewed.
     news: Notify,
     tasks: TaskTracker,
-    /// Keeps other processes off the data directory.
-    _lock: File,
+    /// Keeps other processes off the data directory until the node has stopped.
+    lock: parking_lot::Mutex<Option<File>>,
 }
 
 impl Inner {
@@ -245,6 +247,7 @@ impl Node {
         for slot in slots.iter().chain([&inner.system]) {
             slot.end().await;
         }
+        inner.lock.lock().take();
         if let Some(links) = &inner.links {
             // Peers that do not hear it notice by silence.
             let _ = tokio::time::timeout(GOODBYE_TIME_MAX, links.endpoint.wait_idle()).await;

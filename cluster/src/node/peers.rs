@@ -30,17 +30,24 @@ impl Inner {
             .filter(|def| def.name != self.cfg.node)
             .map(|def| self.keep_or_dial(&peers, def))
             .collect();
-        for gone in peers.iter().filter(|held| !next.iter().any(|kept| Arc::ptr_eq(&kept.link, &held.link))) {
+        for gone in peers
+            .iter()
+            .filter(|held| !next.iter().any(|kept| Arc::ptr_eq(&kept.link, &held.link)))
+        {
             gone.link.stop.cancel();
         }
-        self.awareness.write().handle_declared(next.iter().map(|peer| peer.def.name.clone()));
+        self.awareness
+            .write()
+            .handle_declared(next.iter().map(|peer| peer.def.name.clone()));
         *peers = next.into();
         drop(peers);
         self.news.notify_one();
     }
 
     fn keep_or_dial(self: &Arc<Self>, held: &[Peer], def: &Arc<ReplicaDef>) -> Peer {
-        let same = held.iter().find(|peer| peer.def.name == def.name && peer.def.at == def.at);
+        let same = held
+            .iter()
+            .find(|peer| peer.def.name == def.name && peer.def.at == def.at);
         let link = if let Some(peer) = same {
             Arc::clone(&peer.link)
         } else {
@@ -64,7 +71,10 @@ impl Inner {
     /// The link to a declared peer.
     pub(crate) fn link_to(&self, node: &NodeName) -> Option<Arc<PeerLink>> {
         let peers = self.peers.read();
-        peers.iter().find(|peer| peer.def.name == *node).map(|peer| Arc::clone(&peer.link))
+        peers
+            .iter()
+            .find(|peer| peer.def.name == *node)
+            .map(|peer| Arc::clone(&peer.link))
     }
 
     /// A peer said this, some time after `made_after`.

@@ -32,7 +32,11 @@ pub(super) fn folders(data: &Path) -> Result<Vec<PathBuf>, ClusterError> {
     let ranges = data.join(RANGES);
     fs::create_dir_all(&ranges).map_err(io_error("create", &ranges))?;
     let mut folders = fs::read_dir(&ranges)
-        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>())
+        .and_then(|entries| {
+            entries
+                .map(|entry| entry.map(|entry| entry.path()))
+                .collect::<Result<Vec<_>, _>>()
+        })
         .map_err(io_error("list", &ranges))?;
     folders.sort();
     Ok(folders)
@@ -57,7 +61,13 @@ pub(super) enum Opened {
 
 /// Opens the range in a folder. It is led by this node if this node voted in it.
 pub(super) fn open(folder: &Path, node: &NodeName) -> Result<Opened, ClusterError> {
-    let name = || RangeName::new(folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into()));
+    let name = || {
+        RangeName::new(
+            folder
+                .file_name()
+                .map_or_else(String::new, |name| name.to_string_lossy().into()),
+        )
+    };
     let store = RangeStore::open(folder).map_err(|source| storage(&name(), source))?;
     if VoteFile::of(folder).read()?.is_some() {
         let group = Group::start(Arc::clone(&store), folder, node.clone())?;
@@ -76,7 +86,11 @@ pub(super) fn open(folder: &Path, node: &NodeName) -> Result<Opened, ClusterErro
 }
 
 /// Makes a range that this node leads, with the leader-elected entry of its first epoch.
-pub(super) fn make_led(folder: &Path, range: &RangeName, node: &NodeName) -> Result<(Group, Arc<RangeStore>), ClusterError> {
+pub(super) fn make_led(
+    folder: &Path,
+    range: &RangeName,
+    node: &NodeName,
+) -> Result<(Group, Arc<RangeStore>), ClusterError> {
     let store = make(folder, range, RangeId(random_u128()))?;
     VoteFile::of(folder).write(crate::raft_group::Vote::default())?;
     let group = Group::start(Arc::clone(&store), folder, node.clone())?;
@@ -173,7 +187,11 @@ impl Inner {
         // A task of its own: it ends the one that calls.
         self.spawn("set-aside", async move {
             let _changing = node.changing.lock().await;
-            let current = node.slots.read().get(&slot.name).is_some_and(|held| Arc::ptr_eq(held, &slot));
+            let current = node
+                .slots
+                .read()
+                .get(&slot.name)
+                .is_some_and(|held| Arc::ptr_eq(held, &slot));
             if !current || node.stop.is_cancelled() {
                 return;
             }
@@ -246,7 +264,9 @@ pub(super) fn led_slot(
 fn move_away(data: &Path, folder: &Path, place: &str, suffix: &str) -> Result<PathBuf, ClusterError> {
     let place = data.join(place);
     fs::create_dir_all(&place).map_err(io_error("create", &place))?;
-    let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let name = folder
+        .file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let away = place.join(format!("{name}-{suffix}"));
     fs::rename(folder, &away).map_err(io_error("move away", folder))?;
     sync_folder(&place)?;

@@ -62,12 +62,18 @@ impl Inner {
         let slot = self.slot(range);
         let peers = self.declared();
         let awareness = self.awareness.read();
-        let id = slot.as_ref().map(|slot| slot.store.id()).or_else(|| awareness.id_of(range));
+        let id = slot
+            .as_ref()
+            .map(|slot| slot.store.id())
+            .or_else(|| awareness.id_of(range));
         View {
             floor: limits::staleness_floor(self.cfg.awareness),
             awareness: self.cfg.awareness,
             own: self.own_view(now, slot.as_deref(), range, id, &awareness),
-            peers: peers.iter().map(|peer| peer_view(now, peer, range, id, &awareness)).collect(),
+            peers: peers
+                .iter()
+                .map(|peer| peer_view(now, peer, range, id, &awareness))
+                .collect(),
         }
     }
 
@@ -130,9 +136,9 @@ impl Inner {
             return Vec::new();
         };
         let tail = slot.store.applied().0.index;
-        led.followers
-            .lock()
-            .rows(self.clock.now(), range, tail, |after, upto| slot.store.bytes_between(after, upto))
+        led.followers.lock().rows(self.clock.now(), range, tail, |after, upto| {
+            slot.store.bytes_between(after, upto)
+        })
     }
 
     pub(super) fn peer_rows(&self) -> Vec<PeerRow> {
@@ -223,7 +229,9 @@ fn peer_view(now: Duration, peer: &Peer, range: &RangeName, id: Option<RangeId>,
         clients_at: def.clients_at.clone(),
         http_at: def.http_at.clone(),
         roles: def.roles.clone(),
-        region: word.and_then(|word| word.state.region.clone()).or_else(|| def.region.clone()),
+        region: word
+            .and_then(|word| word.state.region.clone())
+            .or_else(|| def.region.clone()),
         linked: peer.link.is_up(),
         heard: word.map(|word| {
             let report = word.report(range).filter(|(report, _)| Some(report.range_id) == id);

@@ -9,9 +9,9 @@ use candor_proto::{Epoch, LogIndex, NodeName, Position};
 use candor_storage::{Outcome, RangeStore, Record};
 use raft::{Config, RawNode, StateRole};
 
+use super::SELF_VOTER;
 use super::log::GroupLog;
 use super::vote_file::{Vote, VoteFile};
-use super::SELF_VOTER;
 use crate::error::ClusterError;
 use crate::raft_log_lines;
 
@@ -150,8 +150,15 @@ impl Group {
     /// One append and one fsync for all of them.
     fn append(&mut self, headers: &[raft::eraftpb::Entry]) -> Result<(), ClusterError> {
         let epoch = headers.last().expect("not empty").term;
-        assert!(headers.iter().all(|header| header.term == epoch), "a sole voter appends in its own epoch only");
-        assert_eq!(headers[0].index, self.store.last().0.index.0 + 1, "the log grows at its end");
+        assert!(
+            headers.iter().all(|header| header.term == epoch),
+            "a sole voter appends in its own epoch only"
+        );
+        assert_eq!(
+            headers[0].index,
+            self.store.last().0.index.0 + 1,
+            "the log grows at its end"
+        );
         let mut records = Vec::with_capacity(headers.len());
         for header in headers {
             records.push(if header.data.is_empty() {
@@ -179,8 +186,16 @@ impl Group {
     fn check_invariants(&self) {
         assert!(self.payloads.is_empty(), "nothing proposed is left behind");
         let log = &self.raw.raft.raft_log;
-        assert_eq!(log.last_index(), self.store.last().0.index.0, "library and log end together");
-        assert_eq!(log.applied, self.store.applied().0.index.0, "library and tables are level");
+        assert_eq!(
+            log.last_index(),
+            self.store.last().0.index.0,
+            "library and log end together"
+        );
+        assert_eq!(
+            log.applied,
+            self.store.applied().0.index.0,
+            "library and tables are level"
+        );
     }
 }
 

@@ -180,7 +180,10 @@ impl RangeLoop {
     }
 
     fn settle(&mut self, batch: &mut Batch) {
-        let settled = self.group.settle().unwrap_or_else(|error| stop_process(self.store.name(), &error));
+        let settled = self
+            .group
+            .settle()
+            .unwrap_or_else(|error| stop_process(self.store.name(), &error));
         for (index, outcome) in settled.outcomes {
             let Some(reply) = batch.writers.remove(&index) else {
                 continue;
@@ -208,7 +211,10 @@ impl RangeLoop {
             return;
         }
         self.group.read_index();
-        let settled = self.group.settle().unwrap_or_else(|error| stop_process(self.store.name(), &error));
+        let settled = self
+            .group
+            .settle()
+            .unwrap_or_else(|error| stop_process(self.store.name(), &error));
         let tail = settled.read.ok_or(Rejected::NotLeader);
         for reader in batch.readers.drain(..) {
             answer(reader, tail);

@@ -44,7 +44,9 @@ impl VoteFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(io_error("read", &path)(source)),
         };
-        decode(&bytes).map(Some).map_err(|why| ClusterError::VoteDamaged { path, why })
+        decode(&bytes)
+            .map(Some)
+            .map_err(|why| ClusterError::VoteDamaged { path, why })
     }
 
     /// Replaces the stored vote; it is durable when this returns.
@@ -135,6 +137,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("tempdir");
         fs::write(dir.path().join("raft.vote"), b"short").expect("write");
         let error = VoteFile::of(dir.path()).read().expect_err("damaged");
-        assert!(error.to_string().contains("raft.vote is damaged: it has another size"), "{error}");
+        assert!(
+            error.to_string().contains("raft.vote is damaged: it has another size"),
+            "{error}"
+        );
     }
 }
