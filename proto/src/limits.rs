@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const AWARENESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The shortest and the longest awareness interval that a node accepts.
-pub const AWARENESS_INTERVAL_RANGE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(600));
+pub const AWARENESS_INTERVAL_RANGE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_mins(10));
 
 /// The staleness floor in awareness intervals: one to learn something, one more to notice that you did not.
 pub const FLOOR_INTERVALS: u32 = 2;
@@ -25,7 +25,7 @@ pub const fn staleness_floor(awareness_interval: Duration) -> Duration {
 pub const AT_LEAST_WAIT: Duration = Duration::from_secs(2);
 
 /// The longest span a statement may name: about a hundred years.
-pub const SPAN_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+pub const SPAN_MAX: Duration = Duration::from_hours(100 * 365 * 24);
 
 /// One answer to a follower that collects holds at most this many bytes of entries (one entry may exceed it alone).
 pub const COLLECT_BYTES_MAX: u32 = 1 << 20;
@@ -49,7 +49,7 @@ pub const DRAIN_BYTES_MAX: usize = 16 << 20;
 pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// How long one statement may run unless configured otherwise.
-pub const STATEMENT_DEADLINE: Duration = Duration::from_secs(60);
+pub const STATEMENT_DEADLINE: Duration = Duration::from_mins(1);
 
 /// How often an autocommit write that lost to another one is run again before it is answered with `conflict`.
 pub const WRITE_REPLAYS_MAX: u32 = 5;
