@@ -1,0 +1,402 @@
+//! CSV.
+
+use std::io::{BufRead, Write};
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use candor_parser::CopyOptions;
+use candor_storage::ColumnType;
+
+use super::{Arrival, Arrived, BATCH_ROWS, RowWriter, complete, misfit, read_error, write_error};
+use crate::error::EngineError;
+use crate::text::{TextColumn, TextWriter};
+use crate::write::Incoming;
+
+const QUOTE: u8 = b'"';
+
+/// One record may span lines, but not more than this.
+const RECORD_BYTES_MAX: usize = 64 << 20;
+
+pub(super) fn read(arrival: &Arrival<'_>, input: impl BufRead) -> Result<Arrived, EngineError> {
+    let mut records = Records::new(input, delimiter(arrival.options)?);
+    let null = arrival.options.null.as_deref().unwrap_or("");
+    let names = column_names(arrival, &mut records)?;
+    let incoming: Vec<Incoming> = names.iter().map(|name| incoming(arrival, name)).collect();
+    let (grown, mut completer) = arrival.receive(&incoming)?;
+    let types: Vec<ColumnType> = names
+        .iter()
+        .map(|name| match grown.def.column(name) {
+            Some(ordinal) => Ok(grown.def.columns[ordinal].ty),
+            None => Err(EngineError::internal(format!("column `{name}` was not made"))),
+        })
+        .collect::<Result<_, _>>()?;
+    let mut rows = Vec::new();
+    let mut row = 0;
+    loop {
+        let mut columns: Vec<TextColumn> = types.iter().map(|ty| TextColumn::new(*ty)).collect();
+        let first = row;
+        while row - first < BATCH_ROWS as u64 && records.next(row + 1)? {
+            row += 1;
+            push_record(&records, &names, &mut columns, null, row)?;
+        }
+        let arrays: Vec<ArrayRef> = columns.into_iter().map(TextColumn::finish).collect();
+        let count = (row - first) as usize;
+        rows.extend(complete(&mut completer, &arrays, count)?);
+        arrival.tell(row, records.bytes);
+        if count < BATCH_ROWS {
+            break;
+        }
+    }
+    drop(completer);
+    Ok(Arrived { grown, rows })
+}
+
+fn delimiter(options: &CopyOptions) -> Result<u8, EngineError> {
+    match options.delimiter {
+        None => Ok(b','),
+        Some(delimiter) if delimiter.is_ascii() && !matches!(delimiter, '"' | '\n' | '\r') => Ok(delimiter as u8),
+        Some(delimiter) => Err(EngineError::plan(format!("`{delimiter}` cannot stand between fields"))),
+    }
+}
+
+/// Text has no types, so a column that an open collection does not have yet becomes TEXT.
+fn incoming(arrival: &Arrival<'_>, name: &str) -> Incoming {
+    let known = arrival.def.column(name).map(|ordinal| arrival.def.columns[ordinal].ty);
+    Incoming {
+        name: name.to_owned(),
+        ty: Some(known.unwrap_or(ColumnType::Text)),
+    }
+}
+
+/// The columns that the fields go to: those of the statement, or of the header, or of the definition.
+fn column_names(arrival: &Arrival<'_>, records: &mut Records<impl BufRead>) -> Result<Vec<String>, EngineError> {
+    let has_header = arrival.options.header == Some(true);
+    let header: Option<Vec<String>> = match has_header && records.next(0)? {
+        true => Some(records.fields().map(|(text, _)| text.trim().to_owned()).collect()),
+        false => None,
+    };
+    let names = match (arrival.columns, header) {
+        (columns @ [_, ..], _) => columns.to_vec(),
+        ([], Some(header)) => header.into_iter().map(|name| known_name(arrival, name)).collect(),
+        ([], None) if arrival.def.open => {
+            return Err(EngineError::plan(
+                "an open collection needs the names of the columns: a HEADER or a column list",
+            ));
+        }
+        ([], None) => arrival.def.columns.iter().map(|column| column.name.clone()).collect(),
+    };
+    for (at, name) in names.iter().enumerate() {
+        if names[..at].contains(name) {
+            return Err(EngineError::plan(format!("column `{name}` stands twice")));
+        }
+    }
+    Ok(names)
+}
+
+/// A header may spell a column in capitals.
+fn known_name(arrival: &Arrival<'_>, name: String) -> String {
+    match arrival.def.column(&name) {
+        Some(_) => name,
+        None => name.to_lowercase(),
+    }
+}
+
+fn push_record(
+    records: &Records<impl BufRead>,
+    names: &[String],
+    columns: &mut [TextColumn],
+    null: &str,
+    row: u64,
+) -> Result<(), EngineError> {
+    let count = records.field_count(names.len());
+    if count != names.len() {
+        return Err(EngineError::BadValue {
+            message: format!("{count} fields for {} columns", names.len()),
+            row: Some(row),
+            column: None,
+        });
+    }
+    for ((column, name), (text, is_quoted)) in columns.iter_mut().zip(names).zip(records.fields()) {
+        if !is_quoted && text == null {
+            column.push_null();
+            continue;
+        }
+        column.push(text).map_err(|message| misfit(message, row, name))?;
+    }
+    Ok(())
+}
+
+/// Cuts the input into records and fields.
+struct Records<R> {
+    input: R,
+    delimiter: u8,
+    /// The record at hand, quotes undone.
+    text: String,
+    /// Where its fields end in `text`, and whether they were quoted.
+    fields: Vec<(usize, bool)>,
+    /// The record as it stands in the input.
+    raw: Vec<u8>,
+    bytes: u64,
+}
+
+impl<R: BufRead> Records<R> {
+    fn new(input: R, delimiter: u8) -> Self {
+        Self {
+            input,
+            delimiter,
+            text: String::new(),
+            fields: Vec::new(),
+            raw: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Reads the next record; false at the end. Empty lines are no records.
+    fn next(&mut self, row: u64) -> Result<bool, EngineError> {
+        loop {
+            self.raw.clear();
+            if !self.read_line()? {
+                return Ok(false);
+            }
+            // A line inside quotes belongs to the record.
+            while self.inside_quotes() {
+                if self.raw.len() > RECORD_BYTES_MAX || !self.read_line()? {
+                    return Err(bad_record("a quote is opened and never closed", row));
+                }
+            }
+            let end = self.raw.trim_ascii_end_newline();
+            self.raw.truncate(end);
+            if !self.raw.is_empty() {
+                return self.cut(row).map(|()| true);
+            }
+        }
+    }
+
+    fn read_line(&mut self) -> Result<bool, EngineError> {
+        let read = self.input.read_until(b'\n', &mut self.raw).map_err(read_error)?;
+        if self.bytes == 0 && self.raw.starts_with(b"\xEF\xBB\xBF") {
+            self.raw.drain(..3);
+        }
+        self.bytes += read as u64;
+        Ok(read > 0)
+    }
+
+    fn inside_quotes(&self) -> bool {
+        self.raw.contains(&QUOTE) && self.raw.iter().filter(|byte| **byte == QUOTE).count() % 2 == 1
+    }
+
+    fn cut(&mut self, row: u64) -> Result<(), EngineError> {
+        let Self { text, fields, raw, .. } = self;
+        text.clear();
+        fields.clear();
+        let raw = std::str::from_utf8(raw).map_err(|_| bad_record("the text is not UTF-8", row))?;
+        let delimiter = char::from(self.delimiter);
+        if !raw.as_bytes().contains(&QUOTE) {
+            for field in raw.split(delimiter) {
+                text.push_str(field);
+                fields.push((text.len(), false));
+            }
+            return Ok(());
+        }
+        let mut rest = Some(raw);
+        while let Some(field) = rest {
+            rest = match field.strip_prefix('"') {
+                None => {
+                    let (plain, next) = match field.split_once(delimiter) {
+                        Some((plain, next)) => (plain, Some(next)),
+                        None => (field, None),
+                    };
+                    text.push_str(plain);
+                    fields.push((text.len(), false));
+                    next
+                }
+                Some(quoted) => {
+                    let next =
+                        unquote(quoted, text).ok_or_else(|| bad_record("a quote is opened and never closed", row))?;
+                    fields.push((text.len(), true));
+                    match next {
+                        "" => None,
+                        next => match next.strip_prefix(delimiter) {
+                            Some(next) => Some(next),
+                            None => return Err(bad_record("a closing quote is followed by more text", row)),
+                        },
+                    }
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// The fields with whether they were quoted.
+    fn fields(&self) -> impl Iterator<Item = (&str, bool)> {
+        let starts = std::iter::once(0).chain(self.fields.iter().map(|(end, _)| *end));
+        starts
+            .zip(&self.fields)
+            .map(|(start, (end, is_quoted))| (&self.text[start..*end], *is_quoted))
+    }
+
+    /// How many fields there are, one empty field behind the last delimiter not counted where it is one too many.
+    fn field_count(&self, expected: usize) -> usize {
+        let count = self.fields.len();
+        let last_is_empty = match self.fields.as_slice() {
+            [.., (before, _), (end, false)] => before == end,
+            _ => false,
+        };
+        match count == expected + 1 && last_is_empty {
+            true => expected,
+            false => count,
+        }
+    }
+}
+
+/// Copies a quoted field, whose opening quote is gone, and returns what follows it.
+fn unquote<'a>(mut quoted: &'a str, text: &mut String) -> Option<&'a str> {
+    loop {
+        let (inside, rest) = quoted.split_once('"')?;
+        text.push_str(inside);
+        match rest.strip_prefix('"') {
+            Some(rest) => {
+                text.push('"');
+                quoted = rest;
+            }
+            None => return Some(rest),
+        }
+    }
+}
+
+trait LineEnd {
+    fn trim_ascii_end_newline(&self) -> usize;
+}
+
+impl LineEnd for Vec<u8> {
+    /// The length without the line's end.
+    fn trim_ascii_end_newline(&self) -> usize {
+        let without_lf = self.strip_suffix(b"\n").unwrap_or(self);
+        without_lf.strip_suffix(b"\r").unwrap_or(without_lf).len()
+    }
+}
+
+fn bad_record(message: &str, row: u64) -> EngineError {
+    EngineError::BadValue {
+        message: message.to_owned(),
+        row: Some(row),
+        column: None,
+    }
+}
+
+/// Writes CSV.
+pub(super) struct CsvWriter {
+    output: Box<dyn Write + Send>,
+    delimiter: u8,
+    null: String,
+    line: String,
+}
+
+impl CsvWriter {
+    pub(super) fn new(
+        output: Box<dyn Write + Send>,
+        schema: &SchemaRef,
+        options: &CopyOptions,
+    ) -> Result<Self, EngineError> {
+        let mut writer = Self {
+            output,
+            delimiter: delimiter(options)?,
+            null: options.null.clone().unwrap_or_default(),
+            line: String::new(),
+        };
+        if options.header == Some(true) {
+            writer.write_line(schema.fields().iter().map(|field| Some(field.name().clone())))?;
+        }
+        Ok(writer)
+    }
+
+    fn write_line(&mut self, fields: impl Iterator<Item = Option<String>>) -> Result<(), EngineError> {
+        self.line.clear();
+        for (at, field) in fields.enumerate() {
+            if at > 0 {
+                self.line.push(char::from(self.delimiter));
+            }
+            match field {
+                None => self.line.push_str(&self.null),
+                Some(text) => self.push_field(&text),
+            }
+        }
+        self.line.push('\n');
+        self.output.write_all(self.line.as_bytes()).map_err(write_error)
+    }
+
+    /// Quotes what would be read as something else.
+    fn push_field(&mut self, text: &str) {
+        let special = |byte: u8| byte == self.delimiter || matches!(byte, QUOTE | b'\n' | b'\r');
+        if text != self.null && !text.is_empty() && !text.bytes().any(special) {
+            self.line.push_str(text);
+            return;
+        }
+        self.line.push('"');
+        self.line.push_str(&text.replace('"', "\"\""));
+        self.line.push('"');
+    }
+}
+
+impl RowWriter for CsvWriter {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), EngineError> {
+        let columns: Vec<TextWriter<'_>> = batch
+            .columns()
+            .iter()
+            .map(|column| TextWriter::new(column.as_ref()))
+            .collect::<Result<_, _>>()?;
+        for row in 0..batch.num_rows() {
+            self.write_line(columns.iter().map(|column| column.value(row)))?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), EngineError> {
+        self.output.flush().map_err(write_error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records(text: &str, delimiter: u8) -> Result<Vec<Vec<(String, bool)>>, EngineError> {
+        let mut records = Records::new(text.as_bytes(), delimiter);
+        let mut all = Vec::new();
+        while records.next(all.len() as u64 + 1)? {
+            all.push(
+                records
+                    .fields()
+                    .map(|(text, quoted)| (text.to_owned(), quoted))
+                    .collect(),
+            );
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn fields_are_cut_and_quotes_undone() {
+        let plain = |text: &str| (text.to_owned(), false);
+        let quoted = |text: &str| (text.to_owned(), true);
+        assert_eq!(
+            records("a,,\"\"\r\n\n\"x, \"\"y\"\"\",\"two\nlines\",z\n", b',').expect("reads"),
+            vec![
+                vec![plain("a"), plain(""), quoted("")],
+                vec![quoted("x, \"y\""), quoted("two\nlines"), plain("z")],
+            ]
+        );
+        assert_eq!(
+            records("1|a|\n", b'|').expect("reads"),
+            vec![vec![plain("1"), plain("a"), plain("")]]
+        );
+        assert_eq!(records("\u{feff}a", b',').expect("reads"), vec![vec![plain("a")]]);
+    }
+
+    #[test]
+    fn broken_quotes_are_refused_by_row() {
+        for text in ["a\n\"open", "a\n\"x\"y,z"] {
+            let error = records(text, b',').expect_err(text);
+            assert!(error.to_string().starts_with("row 2: "), "{error}");
+        }
+    }
+}

@@ -1,0 +1,596 @@
+//! Definitions: databases, collections, views, and taking them away.
+//!
+//! What a definition says is kept or refused, never taken and forgotten: PRIMARY KEY, UNIQUE, NOT NULL, DEFAULT and
+//! CHECK are enforced; every other constraint or option is refused by name.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use candor_parser::{Define, DefineCollection, DefineWhat, QualifiedName, Remove, RemoveKind};
+use candor_proto::limits::NAME_BYTES_MAX;
+use candor_storage::{
+    CheckDef, CollectionDef, ColumnDef, ColumnType, ROW_ID_COLUMN, SchemaChange, TableChange, ViewDef,
+};
+use datafusion::common::DFSchema;
+use sqlparser::ast::{self, Spanned as _, Visit as _, Visitor};
+
+use crate::catalog::{INFORMATION_SCHEMA, SYSTEM_SCHEMA};
+use crate::env::Env;
+use crate::error::EngineError;
+use crate::pending::concat;
+use crate::prepare::{folded, folded_parts};
+use crate::types::{from_answer, from_sql};
+use crate::write::{Evaluated, RowCompleter};
+
+pub(crate) async fn define(env: &Env, define: &Define) -> Result<Evaluated, EngineError> {
+    match &define.what {
+        DefineWhat::Database { name, .. } => define_database(env, name, define.if_not_exists),
+        DefineWhat::Collection(collection) => define_collection(env, collection, define.if_not_exists).await,
+        DefineWhat::Namespace(_) | DefineWhat::Replica(_) => {
+            Err(EngineError::internal("a definition of the node reached the engine"))
+        }
+    }
+}
+
+fn define_database(env: &Env, name: &str, if_not_exists: bool) -> Result<Evaluated, EngineError> {
+    check_name("database", name)?;
+    if name == SYSTEM_SCHEMA || name == INFORMATION_SCHEMA {
+        return Err(EngineError::plan(format!(
+            "`{name}` is the name of a schema that is always there"
+        )));
+    }
+    if env.names.definitions().has_database(name) {
+        return exists("database", name, if_not_exists);
+    }
+    Ok(Evaluated::schema(vec![SchemaChange::DefineDatabase {
+        name: name.to_owned(),
+    }]))
+}
+
+async fn define_collection(
+    env: &Env,
+    define: &DefineCollection,
+    if_not_exists: bool,
+) -> Result<Evaluated, EngineError> {
+    let (database, name) = split(env, &define.name)?;
+    check_name("collection", &name)?;
+    let taken = env.names.has_table(&database, &name);
+    let mut schema = Vec::new();
+    match env.names.definitions().collection(&database, &name) {
+        Some(old) if define.overwrite => schema.push(SchemaChange::RemoveCollection { id: old.id }),
+        _ if taken => return exists("collection", &name, if_not_exists),
+        _ => {}
+    }
+    let mut def = match define.open {
+        true => open_definition(),
+        false => closed_definition(env, &name, &define.table)?,
+    };
+    def.id = env.names.definitions().next_collection_id();
+    def.database = database;
+    def.name = name;
+    schema.push(SchemaChange::DefineCollection(def));
+    Ok(Evaluated::schema(schema))
+}
+
+/// A key `id` and nothing else. Its type is the first row's to say; TEXT compares with anything until then.
+fn open_definition() -> CollectionDef {
+    CollectionDef {
+        open: true,
+        columns: vec![ColumnDef {
+            name: "id".to_owned(),
+            ty: ColumnType::Text,
+            nullable: false,
+            default: None,
+        }],
+        key: vec![0],
+        ..blank()
+    }
+}
+
+fn blank() -> CollectionDef {
+    CollectionDef {
+        id: candor_storage::CollectionId(0),
+        database: String::new(),
+        name: String::new(),
+        open: false,
+        columns: Vec::new(),
+        key: Vec::new(),
+        unique: Vec::new(),
+        checks: Vec::new(),
+        schema_version: 0,
+    }
+}
+
+pub(crate) async fn create_table(env: &Env, create: &ast::CreateTable) -> Result<Evaluated, EngineError> {
+    check_create(create)?;
+    let (database, name) = split_ast(env, &create.name)?;
+    check_name("table", &name)?;
+    if env.names.has_table(&database, &name) {
+        return exists("table", &name, create.if_not_exists);
+    }
+    let mut def = closed_definition(env, &name, create)?;
+    def.id = env.names.definitions().next_collection_id();
+    def.database = database;
+    def.name = name;
+    match &create.query {
+        None if def.columns.is_empty() => Err(EngineError::plan("a table has at least one column")),
+        None => Ok(Evaluated::schema(vec![SchemaChange::DefineCollection(def)])),
+        Some(query) => create_table_as(env, def, query).await,
+    }
+}
+
+/// The columns are those of the answer, under the names of a column list if there is one.
+async fn create_table_as(env: &Env, mut def: CollectionDef, query: &ast::Query) -> Result<Evaluated, EngineError> {
+    let (schema, batches) = env.collect(&ast::Statement::Query(Box::new(query.clone()))).await?;
+    if def.columns.is_empty() {
+        for field in schema.fields() {
+            def.columns.push(ColumnDef {
+                name: field.name().clone(),
+                ty: from_answer(field.data_type())?.unwrap_or(ColumnType::Text),
+                nullable: true,
+                default: None,
+            });
+        }
+        check_columns(&def)?;
+    } else if def.columns.len() != schema.fields().len() {
+        return Err(EngineError::plan(format!(
+            "`{}` has {} columns, and the query gives {}",
+            def.name,
+            def.columns.len(),
+            schema.fields().len()
+        )));
+    }
+    let def = Arc::new(def);
+    let names: Vec<String> = def.columns.iter().map(|column| column.name.clone()).collect();
+    let mut completer = RowCompleter::new(env, &def, &names)?;
+    let rows = batches
+        .iter()
+        .map(|batch| completer.complete(batch.columns(), batch.num_rows()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let begun = concat(&rows)?;
+    Ok(Evaluated {
+        schema: vec![SchemaChange::DefineCollection(CollectionDef::clone(&def))],
+        rows_affected: begun.as_ref().map_or(0, |rows| rows.num_rows() as u64),
+        changes: begun
+            .map(|rows| TableChange {
+                collection: def.id,
+                ended: None,
+                begun: Some(rows),
+            })
+            .into_iter()
+            .collect(),
+        returning: None,
+    })
+}
+
+/// Columns and constraints of a definition; where it goes is the caller's.
+fn closed_definition(env: &Env, name: &str, create: &ast::CreateTable) -> Result<CollectionDef, EngineError> {
+    let mut def = CollectionDef {
+        name: name.to_owned(),
+        ..blank()
+    };
+    for column in &create.columns {
+        def.columns.push(ColumnDef {
+            name: folded(&column.name),
+            ty: from_sql(&column.data_type)?,
+            nullable: true,
+            default: None,
+        });
+    }
+    check_columns(&def)?;
+    let mut keys = Keys::default();
+    for (ordinal, column) in create.columns.iter().enumerate() {
+        for option in &column.options {
+            column_option(env, &mut def, &mut keys, ordinal as u32, option)?;
+        }
+    }
+    for constraint in &create.constraints {
+        table_constraint(&mut def, &mut keys, constraint)?;
+    }
+    def.key = keys.primary.unwrap_or_default();
+    def.unique = keys.unique;
+    for ordinal in def.key.clone() {
+        def.columns[ordinal as usize].nullable = false;
+    }
+    check_checks(env, &def)?;
+    Ok(def)
+}
+
+#[derive(Default)]
+struct Keys {
+    primary: Option<Vec<u32>>,
+    unique: Vec<Vec<u32>>,
+}
+
+impl Keys {
+    fn set_primary(&mut self, columns: Vec<u32>) -> Result<(), EngineError> {
+        match self.primary.replace(columns) {
+            None => Ok(()),
+            Some(_) => Err(EngineError::plan("a table has one primary key")),
+        }
+    }
+}
+
+fn column_option(
+    env: &Env,
+    def: &mut CollectionDef,
+    keys: &mut Keys,
+    ordinal: u32,
+    option: &ast::ColumnOptionDef,
+) -> Result<(), EngineError> {
+    let at = ordinal as usize;
+    match &option.option {
+        ast::ColumnOption::Null => {}
+        ast::ColumnOption::NotNull => def.columns[at].nullable = false,
+        ast::ColumnOption::Default(expr) => {
+            no_subquery(expr, "DEFAULT")?;
+            // A default that cannot be evaluated is refused now, not at the first row.
+            env.expression(expr.clone(), &DFSchema::empty())?;
+            def.columns[at].default = Some(expr.to_string());
+        }
+        ast::ColumnOption::PrimaryKey(key) => {
+            plain_constraint(key.characteristics.as_ref(), "PRIMARY KEY")?;
+            keys.set_primary(vec![ordinal])?;
+        }
+        ast::ColumnOption::Unique(key) => {
+            plain_unique(key)?;
+            keys.unique.push(vec![ordinal]);
+        }
+        ast::ColumnOption::Check(check) => add_check(def, option.name.as_ref(), check)?,
+        other => return Err(refused_option(other)),
+    }
+    Ok(())
+}
+
+fn refused_option(option: &ast::ColumnOption) -> EngineError {
+    match option {
+        ast::ColumnOption::ForeignKey(_) => EngineError::unsupported("a foreign key (REFERENCES)"),
+        ast::ColumnOption::Generated { .. } => EngineError::unsupported("a generated or identity column (GENERATED)"),
+        ast::ColumnOption::Identity(_) => EngineError::unsupported("an identity column (IDENTITY)"),
+        ast::ColumnOption::Collation(_) => EngineError::unsupported("COLLATE"),
+        other => EngineError::unsupported(format!("the column option `{other}`")),
+    }
+}
+
+fn table_constraint(
+    def: &mut CollectionDef,
+    keys: &mut Keys,
+    constraint: &ast::TableConstraint,
+) -> Result<(), EngineError> {
+    match constraint {
+        ast::TableConstraint::PrimaryKey(key) => {
+            plain_constraint(key.characteristics.as_ref(), "PRIMARY KEY")?;
+            keys.set_primary(key_ordinals(def, &key.columns)?)
+        }
+        ast::TableConstraint::Unique(key) => {
+            plain_unique(key)?;
+            keys.unique.push(key_ordinals(def, &key.columns)?);
+            Ok(())
+        }
+        ast::TableConstraint::Check(check) => add_check(def, check.name.as_ref(), check),
+        ast::TableConstraint::ForeignKey(_) => Err(EngineError::unsupported("a foreign key (FOREIGN KEY)")),
+        other => Err(EngineError::unsupported(format!("the constraint `{other}`"))),
+    }
+}
+
+fn plain_constraint(characteristics: Option<&ast::ConstraintCharacteristics>, what: &str) -> Result<(), EngineError> {
+    match characteristics {
+        None => Ok(()),
+        Some(_) => Err(EngineError::unsupported(format!(
+            "DEFERRABLE or NOT ENFORCED on {what}"
+        ))),
+    }
+}
+
+fn plain_unique(key: &ast::UniqueConstraint) -> Result<(), EngineError> {
+    plain_constraint(key.characteristics.as_ref(), "UNIQUE")?;
+    match key.nulls_distinct {
+        ast::NullsDistinctOption::NotDistinct => Err(EngineError::unsupported("UNIQUE NULLS NOT DISTINCT")),
+        _ => Ok(()),
+    }
+}
+
+fn key_ordinals(def: &CollectionDef, columns: &[ast::IndexColumn]) -> Result<Vec<u32>, EngineError> {
+    let mut ordinals = Vec::new();
+    for column in columns {
+        let ast::Expr::Identifier(ident) = &column.column.expr else {
+            return Err(EngineError::unsupported("an expression in a key"));
+        };
+        let name = folded(ident);
+        let ordinal = def
+            .column(&name)
+            .ok_or_else(|| EngineError::plan(format!("the key names `{name}`, which is no column")))?;
+        if ordinals.contains(&(ordinal as u32)) {
+            return Err(EngineError::plan(format!("the key names `{name}` twice")));
+        }
+        ordinals.push(ordinal as u32);
+    }
+    Ok(ordinals)
+}
+
+fn add_check(
+    def: &mut CollectionDef,
+    name: Option<&ast::Ident>,
+    check: &ast::CheckConstraint,
+) -> Result<(), EngineError> {
+    if check.enforced == Some(false) {
+        return Err(EngineError::unsupported("CHECK … NOT ENFORCED"));
+    }
+    no_subquery(&check.expr, "CHECK")?;
+    let name = match name.or(check.name.as_ref()) {
+        Some(name) => folded(name),
+        None => format!("{}_check{}", def.name, def.checks.len() + 1),
+    };
+    if def.checks.iter().any(|other| other.name == name) {
+        return Err(EngineError::plan(format!("the constraint `{name}` stands twice")));
+    }
+    def.checks.push(CheckDef {
+        name,
+        sql: check.expr.to_string(),
+    });
+    Ok(())
+}
+
+/// A check that cannot be evaluated is refused now, not at the first row.
+fn check_checks(env: &Env, def: &CollectionDef) -> Result<(), EngineError> {
+    let columns =
+        DFSchema::try_from_qualified_schema(def.name.as_str(), &def.schema()).map_err(|error| env.error(error))?;
+    for check in &def.checks {
+        let expr = env.expression(crate::parse::parse_expr(&check.sql)?, &columns)?;
+        let ty = expr.data_type(&def.schema()).map_err(|error| env.error(error))?;
+        if !matches!(
+            ty,
+            arrow::datatypes::DataType::Boolean | arrow::datatypes::DataType::Null
+        ) {
+            return Err(EngineError::plan(format!(
+                "the check `{}` is {ty}, not a condition",
+                check.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn no_subquery(expr: &ast::Expr, place: &str) -> Result<(), EngineError> {
+    struct Finder;
+    impl Visitor for Finder {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+    match expr.visit(&mut Finder) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(EngineError::unsupported(format!("a subquery in {place}"))),
+    }
+}
+
+fn check_columns(def: &CollectionDef) -> Result<(), EngineError> {
+    for (ordinal, column) in def.columns.iter().enumerate() {
+        check_name("column", &column.name)?;
+        if column.name == ROW_ID_COLUMN {
+            return Err(EngineError::plan(format!(
+                "`{ROW_ID_COLUMN}` stands for the hidden row id and names no column"
+            )));
+        }
+        if def.column(&column.name) != Some(ordinal) {
+            return Err(EngineError::plan(format!("column `{}` stands twice", column.name)));
+        }
+    }
+    Ok(())
+}
+
+/// Options of CREATE TABLE that say something we would not do.
+fn check_create(create: &ast::CreateTable) -> Result<(), EngineError> {
+    let no_options = matches!(create.table_options, ast::CreateTableOptions::None);
+    let refused = [
+        (create.or_replace, "CREATE OR REPLACE TABLE"),
+        (create.temporary, "a temporary table"),
+        (create.external, "an external table"),
+        (create.like.is_some(), "CREATE TABLE … LIKE"),
+        (create.clone.is_some(), "CREATE TABLE … CLONE"),
+        (create.inherits.is_some(), "INHERITS"),
+        (
+            create.partition_by.is_some() || create.partition_of.is_some(),
+            "a partitioned table",
+        ),
+        (create.on_commit.is_some(), "ON COMMIT"),
+        (!no_options, "a table option"),
+        (create.without_rowid, "WITHOUT ROWID"),
+        (create.strict, "STRICT"),
+        (
+            create.location.is_some() || create.file_format.is_some(),
+            "a file of its own",
+        ),
+        (
+            create.order_by.is_some() || create.primary_key.is_some(),
+            "a ClickHouse table",
+        ),
+        (create.comment.is_some(), "COMMENT"),
+    ];
+    match refused.iter().find(|(present, _)| *present) {
+        Some((_, what)) => Err(EngineError::unsupported(*what)),
+        None => Ok(()),
+    }
+}
+
+pub(crate) async fn create_view(env: &Env, create: &ast::CreateView) -> Result<Evaluated, EngineError> {
+    let refused = [
+        (create.materialized, "a materialized view"),
+        (create.temporary, "a temporary view"),
+        (create.or_alter, "CREATE OR ALTER VIEW"),
+        (create.secure, "a secure view"),
+        (create.to.is_some(), "CREATE VIEW … TO"),
+        (!create.cluster_by.is_empty(), "CLUSTER BY"),
+        (
+            !matches!(create.options, ast::CreateTableOptions::None),
+            "a view option",
+        ),
+    ];
+    if let Some((_, what)) = refused.iter().find(|(present, _)| *present) {
+        return Err(EngineError::unsupported(*what));
+    }
+    let (database, name) = split_ast(env, &create.name)?;
+    check_name("view", &name)?;
+    let mut schema = Vec::new();
+    match env.names.definitions().view(&database, &name) {
+        Some(_) if create.or_replace => schema.push(SchemaChange::RemoveView {
+            database: database.clone(),
+            name: name.clone(),
+        }),
+        _ if env.names.has_table(&database, &name) => return exists("view", &name, create.if_not_exists),
+        _ => {}
+    }
+    let query = view_query(create)?;
+    // A view is planned as if it stood in its own database.
+    let sql = query.to_string();
+    let statement = crate::parse::parse_query(&sql)?;
+    let home = env.in_database(&database);
+    let plan = home.plan(&statement).await?;
+    check_view_columns(&plan, create)?;
+    schema.push(SchemaChange::DefineView(ViewDef { database, name, sql }));
+    Ok(Evaluated::schema(schema))
+}
+
+/// The query, with the view's own column names if it has some.
+fn view_query(create: &ast::CreateView) -> Result<ast::Statement, EngineError> {
+    if create.columns.is_empty() {
+        return Ok(ast::Statement::Query(create.query.clone()));
+    }
+    let columns = create
+        .columns
+        .iter()
+        .map(|column| column.name.to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    crate::parse::parse_query(&format!("SELECT * FROM ({}) AS view ({columns})", create.query))
+}
+
+fn check_view_columns(
+    plan: &datafusion::logical_expr::LogicalPlan,
+    create: &ast::CreateView,
+) -> Result<(), EngineError> {
+    let mut seen = std::collections::BTreeSet::new();
+    for field in plan.schema().fields() {
+        if !seen.insert(field.name()) {
+            return Err(EngineError::plan(format!(
+                "view `{}` would have two columns `{}`",
+                create.name,
+                field.name()
+            )));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn remove(env: &Env, remove: &Remove) -> Result<Evaluated, EngineError> {
+    let mut schema = Vec::new();
+    for name in &remove.names {
+        let change = match remove.kind {
+            RemoveKind::Database => remove_database(env, &name.name, name)?,
+            RemoveKind::Collection => remove_collection(env, name)?,
+            RemoveKind::View => remove_view(env, name)?,
+            RemoveKind::Namespace | RemoveKind::Replica => {
+                return Err(EngineError::internal("a removal of the node reached the engine"));
+            }
+        };
+        match change {
+            Found::Change(change) => schema.push(change),
+            Found::Missing(_) if remove.if_exists => {}
+            Found::Missing(error) => return Err(error),
+        }
+    }
+    Ok(Evaluated::schema(schema))
+}
+
+enum Found {
+    Change(SchemaChange),
+    Missing(EngineError),
+}
+
+fn remove_database(env: &Env, database: &str, name: &QualifiedName) -> Result<Found, EngineError> {
+    Ok(match env.names.definitions().has_database(database) {
+        true => Found::Change(SchemaChange::RemoveDatabase {
+            name: database.to_owned(),
+        }),
+        false => Found::Missing(EngineError::NoDatabase {
+            message: format!("there is no database `{database}`"),
+            span: Some(name.span),
+        }),
+    })
+}
+
+fn remove_collection(env: &Env, name: &QualifiedName) -> Result<Found, EngineError> {
+    let (database, table) = match split(env, name) {
+        Ok(found) => found,
+        Err(error @ EngineError::NoDatabase { .. }) => return Ok(Found::Missing(error)),
+        Err(error) => return Err(error),
+    };
+    let definitions = env.names.definitions();
+    match definitions.collection(&database, &table) {
+        Some(def) => Ok(Found::Change(SchemaChange::RemoveCollection { id: def.id })),
+        None if definitions.view(&database, &table).is_some() => Err(EngineError::plan(format!(
+            "`{table}` is a view: DROP VIEW or REMOVE VIEW takes it away"
+        ))),
+        None => Ok(Found::Missing(env.unknown_table(&database, &table, Some(name.span)))),
+    }
+}
+
+fn remove_view(env: &Env, name: &QualifiedName) -> Result<Found, EngineError> {
+    let (database, table) = match split(env, name) {
+        Ok(found) => found,
+        Err(error @ EngineError::NoDatabase { .. }) => return Ok(Found::Missing(error)),
+        Err(error) => return Err(error),
+    };
+    let definitions = env.names.definitions();
+    match definitions.view(&database, &table) {
+        Some(_) => Ok(Found::Change(SchemaChange::RemoveView { database, name: table })),
+        None if definitions.collection(&database, &table).is_some() => Err(EngineError::plan(format!(
+            "`{table}` is a table: DROP TABLE or REMOVE COLLECTION takes it away"
+        ))),
+        None => Ok(Found::Missing(env.unknown_table(&database, &table, Some(name.span)))),
+    }
+}
+
+fn exists(what: &'static str, name: &str, if_not_exists: bool) -> Result<Evaluated, EngineError> {
+    match if_not_exists {
+        true => Ok(Evaluated::nothing()),
+        false => Err(EngineError::AlreadyExists {
+            what,
+            name: name.to_owned(),
+        }),
+    }
+}
+
+fn check_name(what: &str, name: &str) -> Result<(), EngineError> {
+    if name.is_empty() {
+        return Err(EngineError::plan(format!("the name of a {what} is not empty")));
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err(EngineError::plan(format!(
+            "the name of a {what} has at most {NAME_BYTES_MAX} bytes: `{name}` has {}",
+            name.len()
+        )));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(EngineError::plan(format!(
+            "the name of a {what} has no control characters"
+        )));
+    }
+    Ok(())
+}
+
+/// Database and name.
+pub(crate) fn split(env: &Env, name: &QualifiedName) -> Result<(String, String), EngineError> {
+    let parts: Vec<String> = [name.namespace.clone(), name.database.clone(), Some(name.name.clone())]
+        .into_iter()
+        .flatten()
+        .collect();
+    env.split(&parts, Some(name.span))
+}
+
+fn split_ast(env: &Env, name: &ast::ObjectName) -> Result<(String, String), EngineError> {
+    let parts = folded_parts(name).ok_or_else(|| EngineError::plan(format!("`{name}` is not a name")))?;
+    env.split(&parts, env.ctx.text.bytes(name.span()))
+}

@@ -1,0 +1,331 @@
+//! One statement's planning and running, from its prepared tree to its rows.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::temporal_conversions::timestamp_us_to_datetime;
+use candor_proto::SourceSpan;
+use candor_storage::CollectionDef;
+use datafusion::catalog::{MemTable, TableProvider};
+use datafusion::common::{DFSchema, DataFusionError, TableReference};
+use datafusion::execution::FunctionRegistry as _;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::sql::parser::Statement;
+use sqlparser::ast::{self, Spanned as _, Visit as _, Visitor};
+
+use crate::arithmetic::check_expr;
+use crate::catalog::{INFORMATION_SCHEMA, Names, PASSING_SCHEMA, SYSTEM_SCHEMA};
+use crate::context::StatementContext;
+use crate::error::EngineError;
+use crate::functions::session_functions;
+use crate::open::read_as_null;
+use crate::prepare::{folded_parts, prepared};
+use crate::spans::closest;
+
+/// Below this many rows in all of its tables, a statement runs on one thread: dealing rows out costs more than it
+/// gains.
+const PARALLEL_ROWS_MIN: usize = 64 * 1024;
+
+/// What one statement is planned and run with.
+pub(crate) struct Env {
+    pub(crate) ctx: StatementContext,
+    pub(crate) names: Arc<Names>,
+    state: SessionState,
+}
+
+impl Env {
+    pub(crate) fn new(template: &SessionState, ctx: StatementContext) -> Result<Self, EngineError> {
+        let mut planner = template.clone();
+        planner.mark_start_execution();
+        let now = timestamp_us_to_datetime(ctx.now_micros).map(|now| now.and_utc());
+        planner.execution_props_mut().query_execution_start_time = now;
+        for function in session_functions(&ctx).map_err(|error| EngineError::from_datafusion(error, &ctx.text))? {
+            planner
+                .register_udf(function)
+                .map_err(|error| EngineError::from_datafusion(error, &ctx.text))?;
+        }
+        let names = Arc::new(Names::new(&ctx, planner));
+        Ok(Self {
+            state: names.session(),
+            names,
+            ctx,
+        })
+    }
+
+    /// The same with rows in passing, each set by a name.
+    pub(crate) fn with_passing(&self, tables: Vec<(&str, Arc<dyn TableProvider>)>) -> Self {
+        let tables: HashMap<_, _> = tables
+            .into_iter()
+            .map(|(name, table)| (name.to_owned(), table))
+            .collect();
+        let names = Arc::new(self.names.with_passing(tables));
+        Self {
+            state: names.session(),
+            names,
+            ctx: self.ctx.clone(),
+        }
+    }
+
+    /// The same as if `database` were selected.
+    pub(crate) fn in_database(&self, database: &str) -> Self {
+        let names = Arc::new(self.names.in_database(database));
+        Self {
+            state: names.session(),
+            names,
+            ctx: self.ctx.clone(),
+        }
+    }
+
+    /// Rows in passing as a table.
+    pub(crate) fn rows_table(
+        schema: SchemaRef,
+        batches: Vec<RecordBatch>,
+    ) -> Result<Arc<dyn TableProvider>, EngineError> {
+        let table = MemTable::try_new(schema, vec![batches]);
+        Ok(Arc::new(
+            table.map_err(|error| EngineError::internal(error.to_string()))?,
+        ))
+    }
+
+    pub(crate) fn error(&self, error: DataFusionError) -> EngineError {
+        EngineError::from_datafusion(error, &self.ctx.text)
+    }
+
+    /// Prepares and plans a query.
+    pub(crate) async fn plan(&self, statement: &ast::Statement) -> Result<LogicalPlan, EngineError> {
+        let mut statement = prepared(statement, &self.ctx.params)?;
+        self.check_tables(&statement)?;
+        loop {
+            let parsed = Statement::Statement(Box::new(statement.clone()));
+            match self.state.statement_to_plan(parsed).await {
+                Ok(plan) => return Ok(plan),
+                // Each round takes one unknown column away, so this ends.
+                Err(error) if read_as_null(&mut statement, &error, &self.names) => {}
+                Err(error) => return Err(self.error(error)),
+            }
+        }
+    }
+
+    /// Optimizes a plan for as many threads as its tables are worth.
+    pub(crate) async fn physical(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>, EngineError> {
+        let planned = if self.rows_max(plan) < PARALLEL_ROWS_MIN {
+            let mut narrow = self.state.clone();
+            narrow.config_mut().options_mut().execution.target_partitions = 1;
+            narrow.create_physical_plan(plan).await
+        } else {
+            self.state.create_physical_plan(plan).await
+        };
+        planned.map_err(|error| self.error(error))
+    }
+
+    /// Starts a plan.
+    pub(crate) fn start(&self, plan: Arc<dyn ExecutionPlan>) -> Result<SendableRecordBatchStream, EngineError> {
+        execute_stream(plan, self.state.task_ctx()).map_err(|error| self.error(error))
+    }
+
+    /// Plans and runs a query to its end.
+    pub(crate) async fn collect(
+        &self,
+        statement: &ast::Statement,
+    ) -> Result<(SchemaRef, Vec<RecordBatch>), EngineError> {
+        let plan = self.plan(statement).await?;
+        let stream = self.start(self.physical(&plan).await?)?;
+        let schema = stream.schema();
+        let batches = datafusion::physical_plan::common::collect(stream).await;
+        Ok((schema, batches.map_err(|error| self.error(error))?))
+    }
+
+    /// An expression over rows of `schema`, ready to be evaluated, with `now()` fixed.
+    pub(crate) fn expression(&self, expr: ast::Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>, EngineError> {
+        let with_alias = ast::ExprWithAlias { expr, alias: None };
+        let planned = || -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
+            let logical = self.state.create_logical_expr_from_sql_expr(with_alias, schema)?;
+            let simplifier = self.simplifier(schema);
+            let coerced: Expr = simplifier.coerce(logical, schema)?;
+            let checked = check_expr(coerced, schema)?.data;
+            let simple = simplifier.simplify(checked)?;
+            self.state.create_physical_expr(simple, schema)
+        };
+        planned().map_err(|error| self.error(error))
+    }
+
+    fn simplifier(&self, schema: &DFSchema) -> datafusion::optimizer::simplify_expressions::ExprSimplifier {
+        let context = datafusion::logical_expr::simplify::SimplifyContext::builder()
+            .with_schema(Arc::new(schema.clone()))
+            .with_config_options(Arc::clone(self.state.config_options()))
+            .with_query_execution_start_time(self.state.execution_props().query_execution_start_time)
+            .build();
+        datafusion::optimizer::simplify_expressions::ExprSimplifier::new(context)
+    }
+
+    /// The collection that a write names.
+    pub(crate) fn collection(&self, name: &ast::ObjectName) -> Result<Arc<CollectionDef>, EngineError> {
+        let span = self.ctx.text.bytes(name.span());
+        let parts =
+            folded_parts(name).ok_or_else(|| EngineError::plan(format!("{name} is not the name of a table")))?;
+        let (schema, table) = self.split(&parts, span)?;
+        if let Some(def) = self.names.definitions().collection(&schema, &table) {
+            return Ok(Arc::clone(def));
+        }
+        if self.names.has_table(&schema, &table) {
+            return Err(EngineError::Unsupported {
+                what: format!("writing to `{table}`, which is not a collection,"),
+                help: None,
+                span,
+            });
+        }
+        Err(self.unknown_table(&schema, &table, span))
+    }
+
+    /// Database and name of a table.
+    pub(crate) fn split(&self, parts: &[String], span: Option<SourceSpan>) -> Result<(String, String), EngineError> {
+        match parts {
+            [table] => match self.names.database() {
+                Some(database) => {
+                    self.check_schema(database, span)?;
+                    Ok((database.to_owned(), table.clone()))
+                }
+                None => Err(EngineError::NoDatabase {
+                    message: format!("no database is selected: write `database.{table}`, or USE DATABASE first"),
+                    span,
+                }),
+            },
+            [schema, table] => {
+                self.check_schema(schema, span)?;
+                Ok((schema.clone(), table.clone()))
+            }
+            [namespace, schema, table] if namespace == self.names.namespace() => {
+                self.check_schema(schema, span)?;
+                Ok((schema.clone(), table.clone()))
+            }
+            _ => Err(EngineError::NoDatabase {
+                message: format!(
+                    "a statement reads one namespace, and `{}` is not in the selected one: USE NAMESPACE first",
+                    parts.join(".")
+                ),
+                span,
+            }),
+        }
+    }
+
+    fn check_schema(&self, schema: &str, span: Option<SourceSpan>) -> Result<(), EngineError> {
+        if self.names.has_schema(schema) {
+            return Ok(());
+        }
+        let known = self.names.definitions();
+        let known = known.databases().chain([SYSTEM_SCHEMA, INFORMATION_SCHEMA]);
+        let meant = closest(schema, known)
+            .map(|name| format!(": did you mean `{name}`?"))
+            .unwrap_or_default();
+        Err(EngineError::NoDatabase {
+            message: format!("there is no database `{schema}`{meant}"),
+            span,
+        })
+    }
+
+    pub(crate) fn unknown_table(&self, schema: &str, table: &str, span: Option<SourceSpan>) -> EngineError {
+        let here = self.names.table_names(schema);
+        let help = closest(table, here.iter().map(String::as_str)).map(|name| format!("did you mean `{name}`?"));
+        let elsewhere = || {
+            let mut databases = self.names.definitions().databases();
+            let found = databases.find(|database| self.names.has_table(database, table))?;
+            Some(format!(
+                "there is one in the database `{found}`: write `{found}.{table}`"
+            ))
+        };
+        EngineError::UnknownTable {
+            name: if Some(schema) == self.names.database() {
+                table.to_owned()
+            } else {
+                format!("{schema}.{table}")
+            },
+            help: help.or_else(elsewhere),
+            span,
+        }
+    }
+
+    /// Refuses tables that are not there, with the place of their name.
+    fn check_tables(&self, statement: &ast::Statement) -> Result<(), EngineError> {
+        let parsed = Statement::Statement(Box::new(statement.clone()));
+        let references = self
+            .state
+            .resolve_table_references(&parsed)
+            .map_err(|error| self.error(error))?;
+        for reference in references {
+            let parts = reference_parts(&reference);
+            if let [name] = parts.as_slice()
+                && self.state.table_functions().contains_key(name)
+            {
+                continue;
+            }
+            let span = name_place(statement, &parts).and_then(|span| self.ctx.text.bytes(span));
+            let (schema, table) = self.split(&parts, span)?;
+            let in_schema = schema == INFORMATION_SCHEMA || self.names.has_table(&schema, &table);
+            if !in_schema {
+                return Err(self.unknown_table(&schema, &table, span));
+            }
+        }
+        Ok(())
+    }
+
+    /// An upper bound on the rows that the tables of `plan` hold; no bound for tables that are not ours.
+    fn rows_max(&self, plan: &LogicalPlan) -> usize {
+        use datafusion::common::tree_node::TreeNodeRecursion;
+        let mut rows = 0_usize;
+        // Counting cannot fail.
+        let _ = plan.apply_with_subqueries(|node| {
+            if let LogicalPlan::TableScan(scan) = node {
+                rows = rows.saturating_add(self.scan_rows_max(&scan.table_name));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        rows
+    }
+
+    fn scan_rows_max(&self, table: &TableReference) -> usize {
+        let parts = reference_parts(table);
+        let def = match parts.as_slice() {
+            [.., schema, name] if schema != PASSING_SCHEMA => self.names.definitions().collection(schema, name),
+            [name] => self
+                .names
+                .database()
+                .and_then(|database| self.names.definitions().collection(database, name)),
+            _ => None,
+        };
+        def.map_or(0, |def| self.names.table(def).row_count_max())
+    }
+}
+
+fn reference_parts(reference: &TableReference) -> Vec<String> {
+    [reference.catalog(), reference.schema(), Some(reference.table())]
+        .into_iter()
+        .flatten()
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Where a table's name first stands in the statement.
+fn name_place(statement: &ast::Statement, parts: &[String]) -> Option<sqlparser::tokenizer::Span> {
+    struct Finder<'a>(&'a [String]);
+    impl Visitor for Finder<'_> {
+        type Break = sqlparser::tokenizer::Span;
+
+        fn pre_visit_relation(&mut self, name: &ast::ObjectName) -> ControlFlow<Self::Break> {
+            match folded_parts(name).is_some_and(|parts| parts == self.0) {
+                true => ControlFlow::Break(name.span()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    match statement.visit(&mut Finder(parts)) {
+        ControlFlow::Break(span) => Some(span),
+        ControlFlow::Continue(()) => None,
+    }
+}

@@ -1,0 +1,172 @@
+//! Keys of rows as bytes, and filters that fix a whole primary key.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{Field, Schema};
+use arrow::row::{RowConverter, SortField};
+use candor_storage::{CollectionDef, ColumnDef};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+
+use crate::error::EngineError;
+
+/// One row's key, or the id of a row without one, as bytes that are equal when the keys are.
+pub(crate) type Key = Box<[u8]>;
+
+/// More keys than this in an IN list are found by a scan.
+const LOOKUP_KEYS_MAX: usize = 1024;
+
+/// The key of a row in a collection without a primary key.
+pub(crate) fn row_id_key(id: u64) -> Key {
+    Box::new(id.to_be_bytes())
+}
+
+/// Turns columns of a primary key into bytes.
+pub(crate) struct KeyCoder(RowConverter);
+
+impl KeyCoder {
+    pub(crate) fn new(def: &CollectionDef) -> Result<Self, EngineError> {
+        let fields = key_columns(def)
+            .map(|column| SortField::new(column.ty.arrow()))
+            .collect();
+        Ok(Self(RowConverter::new(fields)?))
+    }
+
+    /// For a batch that holds nothing but the key's columns, in the key's order.
+    pub(crate) fn of_types(keys: &RecordBatch) -> Result<Self, EngineError> {
+        let fields = keys
+            .columns()
+            .iter()
+            .map(|column| SortField::new(column.data_type().clone()))
+            .collect();
+        Ok(Self(RowConverter::new(fields)?))
+    }
+
+    /// One key per row.
+    pub(crate) fn encode(&self, columns: &[ArrayRef]) -> Result<Vec<Key>, EngineError> {
+        let rows = self.0.convert_columns(columns)?;
+        Ok(rows.iter().map(|row| Box::from(row.as_ref())).collect())
+    }
+
+    /// One key per row of a batch that holds the key's columns by name.
+    pub(crate) fn encode_named(&self, def: &CollectionDef, batch: &RecordBatch) -> Result<Vec<Key>, EngineError> {
+        self.encode(named_columns(def, batch)?.columns())
+    }
+}
+
+/// The columns of the primary key, in its order.
+pub(crate) fn key_columns(def: &CollectionDef) -> impl Iterator<Item = &ColumnDef> {
+    def.key.iter().map(|ordinal| &def.columns[*ordinal as usize])
+}
+
+/// The schema of a batch of keys.
+pub(crate) fn key_schema(def: &CollectionDef) -> Arc<Schema> {
+    let fields: Vec<Field> = key_columns(def)
+        .map(|column| Field::new(&column.name, column.ty.arrow(), false))
+        .collect();
+    Arc::new(Schema::new(fields))
+}
+
+/// The key's columns of a batch that holds them by name.
+pub(crate) fn named_columns(def: &CollectionDef, batch: &RecordBatch) -> Result<RecordBatch, EngineError> {
+    let columns = key_columns(def)
+        .map(|column| {
+            let found = batch.column_by_name(&column.name).map(Arc::clone);
+            found.ok_or_else(|| EngineError::internal(format!("the key column `{}` is missing", column.name)))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(RecordBatch::try_new(key_schema(def), columns)?)
+}
+
+/// The column that `filter` fixes to one constant or a list of them.
+pub(crate) fn fixed_column(filter: &Expr) -> Option<&str> {
+    fixed(filter).map(|(column, _)| column)
+}
+
+/// A column and the constants that `filter` allows for it.
+fn fixed(filter: &Expr) -> Option<(&str, Vec<&ScalarValue>)> {
+    match filter {
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::Eq,
+            right,
+        }) => match (left.as_ref(), right.as_ref()) {
+            (Expr::Column(column), Expr::Literal(value, _)) | (Expr::Literal(value, _), Expr::Column(column)) => {
+                Some((&column.name, vec![value]))
+            }
+            _ => None,
+        },
+        Expr::InList(InList {
+            expr,
+            list,
+            negated: false,
+        }) if list.len() <= LOOKUP_KEYS_MAX => {
+            let Expr::Column(column) = expr.as_ref() else {
+                return None;
+            };
+            let values = list.iter().map(|item| match item {
+                Expr::Literal(value, _) => Some(value),
+                _ => None,
+            });
+            Some((&column.name, values.collect::<Option<_>>()?))
+        }
+        // A short IN list reaches the scan as a chain of ORs.
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::Or,
+            right,
+        }) => {
+            let (column, mut values) = fixed(left)?;
+            let (other, more) = fixed(right)?;
+            values.extend(more);
+            (column == other && values.len() <= LOOKUP_KEYS_MAX).then_some((column, values))
+        }
+        _ => None,
+    }
+}
+
+/// The keys that `filters`, all of which must hold, leave; `None` when they do not fix the whole primary key.
+pub(crate) fn fixed_by(def: &CollectionDef, filters: &[Expr]) -> Result<Option<RecordBatch>, EngineError> {
+    let mut by_column: BTreeMap<&str, Vec<&ScalarValue>> = BTreeMap::new();
+    for (column, values) in filters.iter().filter_map(fixed) {
+        // Two filters on one column: either alone keeps every row that both keep.
+        by_column.entry(column).or_insert(values);
+    }
+    let mut keys: Vec<Vec<ScalarValue>> = vec![Vec::new()];
+    for column in key_columns(def) {
+        let Some(values) = by_column.get(column.name.as_str()) else {
+            return Ok(None);
+        };
+        // NULL equals nothing, and a constant of another type would have to be converted: the scan can do that.
+        let ty = column.ty.arrow();
+        if values.iter().any(|value| value.is_null() || value.data_type() != ty) {
+            return Ok(None);
+        }
+        if keys.len() * values.len() > LOOKUP_KEYS_MAX {
+            return Ok(None);
+        }
+        keys = keys
+            .iter()
+            .flat_map(|key| {
+                values
+                    .iter()
+                    .map(move |value| key.iter().cloned().chain([(*value).clone()]).collect())
+            })
+            .collect();
+    }
+    distinct(&mut keys);
+    let columns = (0..def.key.len())
+        .map(|at| ScalarValue::iter_to_array(keys.iter().map(|key| key[at].clone())))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| EngineError::internal(error.to_string()))?;
+    Ok(Some(RecordBatch::try_new(key_schema(def), columns)?))
+}
+
+/// Looking a key up twice would give its row twice.
+fn distinct(keys: &mut Vec<Vec<ScalarValue>>) {
+    let mut seen = std::collections::HashSet::new();
+    keys.retain(|key| seen.insert(key.clone()));
+}

@@ -1,0 +1,175 @@
+//! The syntax tree before it is planned: parameters filled in, and everything refused that DataFusion would read and
+//! then leave out. (`parser` refuses most of it; trees from elsewhere pass here too.)
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{self, VisitMut as _, VisitorMut};
+
+use crate::context::Param;
+use crate::error::EngineError;
+
+/// A copy of `statement` ready for planning.
+pub(crate) fn prepared(statement: &ast::Statement, params: &[Param]) -> Result<ast::Statement, EngineError> {
+    let mut statement = statement.clone();
+    match statement.visit(&mut Preparation { params }) {
+        ControlFlow::Continue(()) => Ok(statement),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Preparation<'a> {
+    params: &'a [Param],
+}
+
+impl VisitorMut for Preparation<'_> {
+    type Break = EngineError;
+
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<EngineError> {
+        let ignored = [
+            (!query.locks.is_empty(), "FOR UPDATE / FOR SHARE"),
+            (query.for_clause.is_some(), "FOR XML / JSON / BROWSE"),
+            (query.settings.is_some(), "SETTINGS"),
+            (query.format_clause.is_some(), "FORMAT"),
+            (!query.pipe_operators.is_empty(), "the pipe operator"),
+        ];
+        refuse(&ignored)?;
+        match query.fetch.take() {
+            None => ControlFlow::Continue(()),
+            // FETCH FIRST n ROWS ONLY is LIMIT n by its other name.
+            Some(fetch) if !fetch.percent && !fetch.with_ties => fetch_as_limit(query, fetch.quantity),
+            Some(_) => ControlFlow::Break(EngineError::unsupported("FETCH … PERCENT / WITH TIES")),
+        }
+    }
+
+    fn pre_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<EngineError> {
+        refuse(&[
+            (select.into.is_some(), "SELECT INTO"),
+            (!select.optimizer_hints.is_empty(), "an optimizer hint"),
+            (select.select_modifiers.is_some(), "a MySQL select modifier"),
+            (select.prewhere.is_some(), "PREWHERE"),
+            (!select.connect_by.is_empty(), "CONNECT BY"),
+            (!select.distribute_by.is_empty(), "DISTRIBUTE BY"),
+            (select.value_table_mode.is_some(), "SELECT AS VALUE / STRUCT"),
+        ])
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<EngineError> {
+        let ast::TableFactor::Table {
+            version,
+            with_hints,
+            partitions,
+            json_path,
+            sample,
+            index_hints,
+            with_ordinality,
+            ..
+        } = factor
+        else {
+            return ControlFlow::Continue(());
+        };
+        refuse(&[
+            (version.is_some(), "a version on a table"),
+            (!with_hints.is_empty() || !index_hints.is_empty(), "a table hint"),
+            (!partitions.is_empty(), "PARTITION"),
+            (json_path.is_some(), "a JSON path on a table"),
+            (sample.is_some(), "TABLESAMPLE"),
+            (*with_ordinality, "WITH ORDINALITY"),
+        ])
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<EngineError> {
+        match expr {
+            ast::Expr::Value(value) => {
+                if let ast::Value::Placeholder(name) = &value.value {
+                    match self.parameter(name) {
+                        Ok(literal) => *expr = literal,
+                        Err(error) => return ControlFlow::Break(error),
+                    }
+                }
+            }
+            ast::Expr::Function(function) if function.name.0.len() > 1 => lower_case(&mut function.name),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Preparation<'_> {
+    fn parameter(&self, name: &str) -> Result<ast::Expr, EngineError> {
+        let number = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok());
+        let Some(number) = number.filter(|number| *number > 0) else {
+            return Err(EngineError::BadParameter {
+                message: format!("parameters are written $1, $2 …, not {name}"),
+            });
+        };
+        match self.params.get(number - 1) {
+            Some(param) => param.literal(),
+            None => Err(EngineError::BadParameter {
+                message: format!(
+                    "the statement has a parameter ${number}, and {} were given",
+                    self.params.len()
+                ),
+            }),
+        }
+    }
+}
+
+fn refuse(ignored: &[(bool, &str)]) -> ControlFlow<EngineError> {
+    match ignored.iter().find(|(present, _)| *present) {
+        Some((_, what)) => ControlFlow::Break(EngineError::unsupported(*what)),
+        None => ControlFlow::Continue(()),
+    }
+}
+
+fn fetch_as_limit(query: &mut ast::Query, quantity: Option<ast::Expr>) -> ControlFlow<EngineError> {
+    let one = || ast::Expr::Value(ast::Value::Number("1".to_owned(), false).into());
+    let rows = quantity.unwrap_or_else(one);
+    match &mut query.limit_clause {
+        None => {
+            query.limit_clause = Some(ast::LimitClause::LimitOffset {
+                limit: Some(rows),
+                offset: None,
+                limit_by: Vec::new(),
+            });
+            ControlFlow::Continue(())
+        }
+        Some(ast::LimitClause::LimitOffset {
+            limit: limit @ None, ..
+        }) => {
+            *limit = Some(rows);
+            ControlFlow::Continue(())
+        }
+        Some(_) => ControlFlow::Break(EngineError::plan(
+            "LIMIT and FETCH say the same thing: write one of them",
+        )),
+    }
+}
+
+/// DataFusion looks functions of several names up as they are written.
+fn lower_case(name: &mut ast::ObjectName) {
+    for part in &mut name.0 {
+        if let ast::ObjectNamePart::Identifier(ident) = part
+            && ident.quote_style.is_none()
+        {
+            ident.value.make_ascii_lowercase();
+        }
+    }
+}
+
+/// The name as PostgreSQL folds it: lower case unless quoted.
+pub(crate) fn folded(ident: &ast::Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    }
+}
+
+/// The parts of a name, folded; `None` for names with something else than identifiers in them.
+pub(crate) fn folded_parts(name: &ast::ObjectName) -> Option<Vec<String>> {
+    name.0.iter().map(|part| part.as_ident().map(folded)).collect()
+}
+
+/// A name that is never folded.
+pub(crate) fn quoted(name: &str) -> ast::Ident {
+    ast::Ident::with_quote('"', name)
+}

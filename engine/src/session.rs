@@ -1,0 +1,65 @@
+//! DataFusion, set up once: options, functions, rules and memory that every statement shares.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::config::Dialect;
+use datafusion::execution::FunctionRegistry as _;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool, TrackConsumersPool, UnboundedMemoryPool};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::AggregateUDF;
+use datafusion::prelude::SessionConfig;
+
+use crate::arithmetic::CheckedIntegers;
+use crate::engine::EngineConfig;
+use crate::sum::CheckedSum;
+use crate::types::ColumnTypePlanner;
+
+/// How many of the largest users of memory an error names.
+const CONSUMERS_SHOWN: usize = 3;
+
+/// The session from which each statement's own is copied. It knows no tables.
+pub(crate) fn template(config: &EngineConfig) -> Result<SessionState> {
+    let mut state = SessionStateBuilder::new()
+        .with_config(session_config(config))
+        .with_runtime_env(runtime(config)?)
+        .with_default_features()
+        .with_type_planner(Arc::new(ColumnTypePlanner))
+        .with_analyzer_rule(Arc::new(CheckedIntegers))
+        .build();
+    state.register_udaf(Arc::new(AggregateUDF::from(CheckedSum::default())))?;
+    Ok(state)
+}
+
+fn session_config(config: &EngineConfig) -> SessionConfig {
+    let mut session = SessionConfig::new()
+        .with_information_schema(true)
+        .with_create_default_catalog_and_schema(false)
+        .with_target_partitions(config.threads.max(1));
+    let options = session.options_mut();
+    options.sql_parser.dialect = Dialect::PostgreSQL;
+    options.sql_parser.collect_spans = true;
+    options.sql_parser.map_string_types_to_utf8view = true;
+    session
+}
+
+fn runtime(config: &EngineConfig) -> Result<Arc<RuntimeEnv>> {
+    let pool: Arc<dyn MemoryPool> = match config.memory_bytes {
+        // First come, first served: a fair share per statement would starve all of them when there are many.
+        Some(bytes) => Arc::new(TrackConsumersPool::new(
+            GreedyMemoryPool::new(bytes),
+            std::num::NonZeroUsize::new(CONSUMERS_SHOWN).unwrap_or(std::num::NonZeroUsize::MIN),
+        )),
+        None => Arc::new(UnboundedMemoryPool::default()),
+    };
+    let disk = match &config.spill_dir {
+        Some(folder) => DiskManagerMode::Directories(vec![folder.clone()]),
+        None => DiskManagerMode::OsTmpDirectory,
+    };
+    RuntimeEnvBuilder::new()
+        .with_memory_pool(pool)
+        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(disk))
+        .build_arc()
+}

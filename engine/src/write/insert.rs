@@ -1,0 +1,238 @@
+//! INSERT.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
+use candor_storage::{CollectionDef, TableChange};
+use sqlparser::ast;
+
+use super::literal::Literals;
+use super::{Evaluated, Grown, Incoming, RowCompleter, conflict, returning};
+use crate::env::Env;
+use crate::error::EngineError;
+use crate::parse::parse_expr;
+use crate::pending::concat;
+use crate::prepare::{folded, quoted};
+use crate::types::from_answer;
+
+pub(super) async fn insert(env: &Env, insert: &ast::Insert) -> Result<Evaluated, EngineError> {
+    check_insert(insert)?;
+    let ast::TableObject::TableName(name) = &insert.table else {
+        return Err(EngineError::unsupported(
+            "INSERT into something that is not a collection",
+        ));
+    };
+    let def = env.collection(name)?;
+    let alias = match &insert.table_alias {
+        Some(alias) => alias.alias.clone(),
+        None => quoted(&def.name),
+    };
+    let columns = insert_columns(&def, &insert.columns)?;
+    let (grown, rows) = match &insert.source {
+        None => default_rows(env, &def)?,
+        Some(source) => match Literals::of(source, &env.ctx.params) {
+            Some(literals) => literal_rows(env, &def, columns, &literals)?,
+            None => query_rows(env, &def, columns, source).await?,
+        },
+    };
+    let on_conflict = match &insert.on {
+        None => None,
+        Some(ast::OnInsert::OnConflict(on_conflict)) => Some(on_conflict),
+        Some(_) => {
+            return Err(EngineError::unsupported_try(
+                "ON DUPLICATE KEY UPDATE",
+                "write ON CONFLICT … DO UPDATE",
+            ));
+        }
+    };
+    let outcome = match on_conflict {
+        None => conflict::refuse(env, &grown.def, rows)?,
+        Some(on_conflict) => conflict::resolve(env, &grown.def, &alias, rows, on_conflict).await?,
+    };
+    let returning = returning::answer(env, &grown.def, &alias, insert.returning.as_ref(), &outcome.begun).await?;
+    let rows_affected = outcome.begun.iter().map(|batch| batch.num_rows() as u64).sum();
+    let begun = concat(&outcome.begun)?;
+    let changed = begun.is_some() || outcome.ended.is_some();
+    Ok(Evaluated {
+        // A statement that writes no rows leaves no columns behind either.
+        schema: if changed { grown.schema } else { Vec::new() },
+        changes: changed
+            .then_some(TableChange {
+                collection: grown.def.id,
+                ended: outcome.ended,
+                begun,
+            })
+            .into_iter()
+            .collect(),
+        rows_affected,
+        returning,
+    })
+}
+
+fn check_insert(insert: &ast::Insert) -> Result<(), EngineError> {
+    let refused = [
+        (insert.or.is_some(), "INSERT OR …"),
+        (insert.ignore, "INSERT IGNORE"),
+        (insert.replace_into, "REPLACE INTO"),
+        (insert.overwrite, "INSERT OVERWRITE"),
+        (!insert.assignments.is_empty(), "INSERT … SET"),
+        (
+            insert.partitioned.is_some() || !insert.after_columns.is_empty(),
+            "INSERT … PARTITION",
+        ),
+        (insert.output.is_some(), "OUTPUT"),
+        (insert.insert_alias.is_some(), "an alias for the inserted row"),
+        (
+            insert.settings.is_some() || insert.format_clause.is_some(),
+            "INSERT … SETTINGS / FORMAT",
+        ),
+        (insert.priority.is_some(), "a priority"),
+        (insert.multi_table_insert_type.is_some(), "INSERT ALL / FIRST"),
+    ];
+    match refused.iter().find(|(present, _)| *present) {
+        Some((_, what)) => Err(EngineError::unsupported(*what)),
+        None => Ok(()),
+    }
+}
+
+/// Names of the columns that the rows bring, in their order; `None` = those of the definition.
+fn insert_columns(def: &CollectionDef, columns: &[ast::ObjectName]) -> Result<Option<Vec<String>>, EngineError> {
+    if columns.is_empty() {
+        return Ok(None);
+    }
+    let mut seen = BTreeSet::new();
+    let mut names = Vec::new();
+    for column in columns {
+        let [ast::ObjectNamePart::Identifier(ident)] = column.0.as_slice() else {
+            return Err(EngineError::plan(format!("`{column}` is not the name of a column")));
+        };
+        let name = folded(ident);
+        if !def.open && def.column(&name).is_none() {
+            return Err(super::grow::unknown_column(def, &name));
+        }
+        if !seen.insert(name.clone()) {
+            return Err(EngineError::plan(format!("column `{name}` stands twice")));
+        }
+        names.push(name);
+    }
+    Ok(Some(names))
+}
+
+/// The names for rows of `width` values.
+fn names_for(def: &CollectionDef, columns: Option<Vec<String>>, width: usize) -> Result<Vec<String>, EngineError> {
+    let (names, exact) = match columns {
+        Some(names) => (names, true),
+        None => (
+            def.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>(),
+            false,
+        ),
+    };
+    if width > names.len() || (exact && width < names.len()) {
+        return Err(EngineError::plan(format!(
+            "INSERT gives {width} values for {} columns of `{}`",
+            names.len(),
+            def.name
+        )));
+    }
+    Ok(names.into_iter().take(width).collect())
+}
+
+type Rows = (Grown, Vec<RecordBatch>);
+
+/// `DEFAULT VALUES`: one row of defaults.
+fn default_rows(env: &Env, def: &Arc<CollectionDef>) -> Result<Rows, EngineError> {
+    let grown = Grown::of(env, def, &[])?;
+    let row = RowCompleter::new(env, &grown.def, &[])?.complete(&[], 1)?;
+    Ok((grown, vec![row]))
+}
+
+fn literal_rows(
+    env: &Env,
+    def: &Arc<CollectionDef>,
+    columns: Option<Vec<String>>,
+    literals: &Literals<'_>,
+) -> Result<Rows, EngineError> {
+    let names = names_for(def, columns, literals.width())?;
+    let incoming: Vec<Incoming> = names
+        .iter()
+        .enumerate()
+        .map(|(at, name)| Incoming {
+            name: name.clone(),
+            ty: literals.first_type(at),
+        })
+        .collect();
+    let grown = Grown::of(env, def, &incoming)?;
+    let mut given = Vec::new();
+    let mut arrays = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        if let Some(array) = literals.column(at, &grown.def, name)? {
+            given.push(name.clone());
+            arrays.push(array);
+        }
+    }
+    let rows = RowCompleter::new(env, &grown.def, &given)?.complete(&arrays, literals.row_count())?;
+    Ok((grown, vec![rows]))
+}
+
+async fn query_rows(
+    env: &Env,
+    def: &Arc<CollectionDef>,
+    columns: Option<Vec<String>>,
+    source: &ast::Query,
+) -> Result<Rows, EngineError> {
+    let mut source = source.clone();
+    if let ast::SetExpr::Values(values) = source.body.as_mut() {
+        let width = values.rows.first().map_or(0, |row| row.content.len());
+        let names = names_for(def, columns.clone(), width)?;
+        write_defaults(def, &names, values)?;
+    }
+    let (schema, batches) = env.collect(&ast::Statement::Query(Box::new(source))).await?;
+    let names = names_for(def, columns, schema.fields().len())?;
+    let incoming = names
+        .iter()
+        .zip(schema.fields())
+        .map(|(name, field)| incoming(def, name, field.data_type()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let grown = Grown::of(env, def, &incoming)?;
+    let mut completer = RowCompleter::new(env, &grown.def, &names)?;
+    let rows = batches
+        .iter()
+        .map(|batch| completer.complete(batch.columns(), batch.num_rows()))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok((grown, rows))
+}
+
+/// Types matter only where they make a column.
+pub(super) fn incoming(def: &CollectionDef, name: &str, ty: &DataType) -> Result<Incoming, EngineError> {
+    Ok(Incoming {
+        name: name.to_owned(),
+        ty: if def.open { from_answer(ty)? } else { None },
+    })
+}
+
+/// Puts the column's default in the place of the word DEFAULT.
+fn write_defaults(def: &CollectionDef, names: &[String], values: &mut ast::Values) -> Result<(), EngineError> {
+    for row in &mut values.rows {
+        for (expr, name) in row.content.iter_mut().zip(names) {
+            if is_default(expr) {
+                *expr = default_of(def, name)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn is_default(expr: &ast::Expr) -> bool {
+    matches!(expr, ast::Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+}
+
+/// The default of a column as an expression; NULL where it has none.
+pub(super) fn default_of(def: &CollectionDef, name: &str) -> Result<ast::Expr, EngineError> {
+    let column = def.column(name).map(|ordinal| &def.columns[ordinal]);
+    match column.and_then(|column| column.default.as_ref()) {
+        Some(sql) => parse_expr(sql),
+        None => Ok(ast::Expr::Value(ast::Value::Null.into())),
+    }
+}

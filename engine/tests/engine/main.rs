@@ -1,0 +1,11 @@
+//! The engine over a real store, without a server: scripts in, rows and errors out.
+
+mod copying;
+mod db;
+mod definitions;
+mod dml;
+mod errors;
+mod open_collections;
+mod queries;
+mod tpch;
+mod transactions;
