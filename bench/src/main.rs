@@ -1,1 +1,103 @@
-fn main() {}
+//! `candor-bench`: figures with their conditions, beside a named peer measured in the same run where there is one.
+//!
+//! Nothing here passes or fails by the clock: a figure depends on the machine, so the machine is printed with it.
+//! `docs/bench.md` says what each command measures and how.
+
+mod catchup;
+mod http;
+mod machine;
+mod postgres;
+mod samples;
+mod verdict;
+mod visible;
+mod wire;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use candor_sqllogictest::nodes::{NodeOptions, candor_binary};
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "candor-bench",
+    about = "Measures Candor, beside a named peer in the same run"
+)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+    /// The `candor` program to measure [default: the one beside this program]
+    #[arg(long, env = "CANDOR_BIN", global = true)]
+    candor: Option<PathBuf>,
+    /// Seconds for each measurement
+    #[arg(long, default_value_t = 5, global = true)]
+    seconds: u64,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// What one verdict costs with 100 known peers
+    Verdict,
+    /// From a commit at the leader to a follower's answer that contains it
+    Visible,
+    /// Point reads and durable single-row inserts over HTTP, beside PostgreSQL with pgbench
+    Http,
+    /// A follower that starts far behind: how fast it catches up, and what that costs the leader in memory
+    Catchup {
+        /// How far behind, megabytes of log
+        #[arg(long, default_value_t = 500)]
+        megabytes: usize,
+    },
+    /// All of them
+    All,
+}
+
+/// What every measurement is given.
+struct Bench {
+    nodes: NodeOptions,
+    duration: Duration,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("candor-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    println!("{}", machine::describe());
+    let runtime = tokio::runtime::Runtime::new()?;
+    let bench = || -> Result<Bench> {
+        let binary = args.candor.clone().map_or_else(candor_binary, Ok)?;
+        println!("measured: {} ({})", binary.display(), machine::build_of(&binary));
+        let nodes = NodeOptions {
+            binary,
+            working_folder: std::env::temp_dir(),
+            awareness: candor_proto::limits::AWARENESS_INTERVAL,
+        };
+        Ok(Bench {
+            nodes,
+            duration: Duration::from_secs(args.seconds),
+        })
+    };
+    match args.command {
+        Command::Verdict => verdict::measure(),
+        Command::Visible => runtime.block_on(visible::measure(&bench()?))?,
+        Command::Http => http::measure(&bench()?, &runtime)?,
+        Command::Catchup { megabytes } => runtime.block_on(catchup::measure(&bench()?, megabytes))?,
+        Command::All => {
+            let bench = bench()?;
+            verdict::measure();
+            runtime.block_on(visible::measure(&bench))?;
+            http::measure(&bench, &runtime)?;
+            runtime.block_on(catchup::measure(&bench, 500))?;
+        }
+    }
+    Ok(())
+}

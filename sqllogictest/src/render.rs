@@ -1,0 +1,87 @@
+//! Values as the scripts write them.
+
+use serde_json::Value;
+
+use crate::column::Kind;
+use crate::origin::Rendering;
+
+/// One value of an answer as text.
+pub(crate) fn render(value: &Value, kind: Kind, rendering: Rendering) -> String {
+    match value {
+        Value::Null => "NULL".to_owned(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Number(number) if kind == Kind::Real => real(&number.to_string()),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) if text.is_empty() => "(empty)".to_owned(),
+        Value::String(text) => match kind {
+            Kind::Real => real(text),
+            Kind::Timestamp => timestamp(text, rendering),
+            // A line of a script cannot hold a line break or a blank at its end.
+            Kind::Text => text.trim_end().replace('\n', "\\n"),
+            _ => text.clone(),
+        },
+        Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+/// Plain digits: no exponent, no zeros after the last digit that counts, at most twelve decimals.
+fn real(text: &str) -> String {
+    if !text.contains(['e', 'E']) {
+        return trim_zeros(text);
+    }
+    match text.parse::<f64>() {
+        Ok(number) if number.abs() < 1e18 => trim_zeros(&format!("{number:.12}")),
+        Ok(number) => format!("{number}"),
+        Err(_) => text.to_owned(),
+    }
+}
+
+fn trim_zeros(text: &str) -> String {
+    let Some((whole, decimals)) = text.split_once('.') else {
+        return text.to_owned();
+    };
+    let kept = decimals.get(..12).unwrap_or(decimals).trim_end_matches('0');
+    match (kept, whole) {
+        ("", "-0") => "0".to_owned(),
+        ("", whole) => whole.to_owned(),
+        (kept, whole) => format!("{whole}.{kept}"),
+    }
+}
+
+fn timestamp(text: &str, rendering: Rendering) -> String {
+    match rendering {
+        Rendering::Iso => text.to_owned(),
+        Rendering::Blank => text.replacen('T', " ", 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_printed_as_scripts_write_them() {
+        for (value, kind, expected) in [
+            (Value::Null, Kind::Text, "NULL"),
+            (serde_json::json!(""), Kind::Text, "(empty)"),
+            (serde_json::json!("9007199254740993"), Kind::Integer, "9007199254740993"),
+            (serde_json::json!(true), Kind::Boolean, "true"),
+            (serde_json::json!(2.0), Kind::Real, "2"),
+            (serde_json::json!(0.1), Kind::Real, "0.1"),
+            (serde_json::json!(1e-7), Kind::Real, "0.0000001"),
+            (serde_json::json!("12.500"), Kind::Real, "12.5"),
+            (serde_json::json!("-0.0"), Kind::Real, "0"),
+            (serde_json::json!("100"), Kind::Real, "100"),
+            (serde_json::json!(1e300), Kind::Real, &format!("{}", 1e300)),
+        ] {
+            assert_eq!(render(&value, kind, Rendering::Iso), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn timestamps_follow_the_origin() {
+        let value = serde_json::json!("2020-01-02T03:04:05");
+        assert_eq!(render(&value, Kind::Timestamp, Rendering::Iso), "2020-01-02T03:04:05");
+        assert_eq!(render(&value, Kind::Timestamp, Rendering::Blank), "2020-01-02 03:04:05");
+    }
+}

@@ -1,0 +1,257 @@
+//! Runs the suites of one origin, record by record.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result};
+use candor_client::{Client, Config};
+use sqllogictest::{
+    Normalizer, QueryExpect, Record, RecordOutput, Runner, StatementExpect, TestError, default_normalizer,
+    default_validator, strict_column_validator,
+};
+
+use crate::column::Kind;
+use crate::files::{below, suites};
+use crate::known::{Known, Reason};
+use crate::nodes::{Cluster, Mode};
+use crate::origin::{Closeness, Origin};
+use crate::report::{Difference, FileReport, Report};
+use crate::session::{Session, SessionError, Shared, catch_up};
+
+/// The namespace in which every suite starts, each in a database of its own.
+const NAMESPACE: &str = "slt";
+
+/// Runs every suite of `origin` against `cluster`; `only` narrows it to files whose paths contain it.
+///
+/// # Errors
+/// When the nodes cannot be reached or a file cannot be read; records that do not hold are in the report.
+pub async fn run_origin(origin: &Origin, cluster: &Cluster, only: &str) -> Result<Report> {
+    let known = Known::read(&origin.known)?;
+    let files = suites(&origin.folder)?;
+    let mut report = Report {
+        title: format!("{} at {}", origin.name, cluster.mode()),
+        ..Report::default()
+    };
+    report.stale = known.about_missing_files(|name| origin.folder.join(name).exists());
+    let leader = connect(cluster.leader_url(), None)?;
+    leader
+        .execute(&format!("DEFINE NAMESPACE IF NOT EXISTS {NAMESPACE}"), &[])
+        .await?;
+    for (number, path) in files.iter().enumerate() {
+        let file = below(&origin.folder, path);
+        if !file.contains(only) {
+            continue;
+        }
+        if let Some(reason) = known.file(&file) {
+            report.files.push(not_run(&file, path, reason)?);
+            continue;
+        }
+        let suite = Suite {
+            origin,
+            cluster,
+            known: &known,
+            file,
+            database: format!("{}_{number}", origin.name),
+        };
+        let (file_report, shared) = suite.run(path).await?;
+        report.read_at_follower += shared.read_at_follower.load(Ordering::Relaxed);
+        report.read_at_leader += shared.read_at_leader.load(Ordering::Relaxed);
+        report.files.push(file_report);
+    }
+    Ok(report)
+}
+
+/// The report of a file that is left out as a whole.
+fn not_run(file: &str, path: &Path, reason: &Reason) -> Result<FileReport> {
+    let records = parse(path)?;
+    println!("{file} is not run: {}", reason.text);
+    Ok(FileReport {
+        file: file.to_owned(),
+        skipped: records.iter().filter(|record| line_of(record).is_some()).count(),
+        ..FileReport::default()
+    })
+}
+
+/// One file on its way through the nodes.
+struct Suite<'a> {
+    origin: &'a Origin,
+    cluster: &'a Cluster,
+    known: &'a Known,
+    file: String,
+    database: String,
+}
+
+impl Suite<'_> {
+    async fn run(&self, path: &Path) -> Result<(FileReport, Arc<Shared>)> {
+        let engine = self.origin.labels.first().copied().unwrap_or_default();
+        let shared = Arc::new(Shared::new(self.origin.rendering, engine));
+        let setup = connect(self.cluster.leader_url(), Some((NAMESPACE, "")))?;
+        let define = format!("DEFINE DATABASE {}", self.database);
+        shared.note_writes(&setup.execute(&define, &[]).await.with_context(|| define.clone())?);
+
+        let mut runner = Runner::new(|| self.connect(Arc::clone(&shared)));
+        for label in self.origin.labels.iter().chain([&self.cluster.mode().label()]) {
+            runner.add_label(label);
+        }
+        if self.origin.strict {
+            runner.with_column_validator(strict_column_validator);
+        }
+        if self.origin.closeness == Closeness::Cent {
+            runner.with_validator(within_a_cent);
+        }
+
+        let mut report = FileReport {
+            file: self.file.clone(),
+            ..FileReport::default()
+        };
+        for record in parse(path)? {
+            if matches!(record, Record::Halt { .. }) {
+                break;
+            }
+            let Some((file, line)) = line_of(&record) else {
+                let _ = runner.run_async(record).await;
+                continue;
+            };
+            shared
+                .count_as_row
+                .store(matches!(record, Record::Query { .. }), Ordering::Relaxed);
+            runner.set_var("VERSION".to_owned(), shared.version(NAMESPACE).to_string());
+            let place = Place {
+                file: below(&self.origin.folder, Path::new(&file)),
+                line,
+            };
+            let reason = self.known.record(&place.file, line);
+            if reason.is_some_and(|reason| !reason.run) {
+                report.skipped += 1;
+                continue;
+            }
+            let record = if self.origin.strict { record } else { any_error(record) };
+            place.count(runner.run_async(record).await, reason, &mut report);
+        }
+        runner.shutdown_async().await;
+        Ok((report, shared))
+    }
+
+    async fn connect(&self, shared: Arc<Shared>) -> Result<Session, SessionError> {
+        let selected = Some((NAMESPACE, self.database.as_str()));
+        let writer = connect(self.cluster.asked_url(), selected)?;
+        let reader = match self.cluster.mode() {
+            Mode::Node => None,
+            Mode::Follower => Some(connect(self.cluster.asked_url(), selected)?),
+        };
+        if let Some(reader) = &reader {
+            // It may not have heard of the database yet.
+            catch_up(reader, NAMESPACE, shared.version(NAMESPACE)).await?;
+        }
+        Ok(Session::new(writer, reader, NAMESPACE, shared))
+    }
+}
+
+/// Where a record stands.
+struct Place {
+    file: String,
+    line: u32,
+}
+
+impl Place {
+    fn count(self, outcome: Result<RecordOutput<Kind>, TestError>, reason: Option<&Reason>, report: &mut FileReport) {
+        let difference = |text: String| Difference {
+            file: self.file,
+            line: self.line,
+            text,
+        };
+        match (outcome, reason) {
+            (Ok(RecordOutput::Nothing), _) => report.skipped += 1,
+            (Ok(_), None) => report.right += 1,
+            (Ok(_), Some(reason)) => report.holds_after_all.push(difference(reason.text.clone())),
+            (Err(_), Some(_)) => report.known += 1,
+            (Err(error), None) => report.wrong.push(difference(error.to_string())),
+        }
+    }
+}
+
+fn connect(url: &str, selected: Option<(&str, &str)>) -> Result<Client, candor_client::ClientError> {
+    let name = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+    let config = Config {
+        namespace: selected.and_then(|(namespace, _)| name(namespace)),
+        database: selected.and_then(|(_, database)| name(database)),
+        session: true,
+        ..Config::default()
+    };
+    Client::connect(url, config)
+}
+
+fn parse(path: &Path) -> Result<Vec<Record<Kind>>> {
+    sqllogictest::parse_file(path).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+}
+
+/// File and line of a record that does something.
+fn line_of(record: &Record<Kind>) -> Option<(String, u32)> {
+    match record {
+        Record::Statement { loc, .. }
+        | Record::Query { loc, .. }
+        | Record::System { loc, .. }
+        | Record::Let { loc, .. } => Some((loc.file().to_owned(), loc.line())),
+        _ => None,
+    }
+}
+
+/// Other engines word their errors in their own way: that there is one is all that is asked.
+fn any_error(mut record: Record<Kind>) -> Record<Kind> {
+    match &mut record {
+        Record::Statement {
+            expected: StatementExpect::Error(error),
+            ..
+        }
+        | Record::Query {
+            expected: QueryExpect::Error(error),
+            ..
+        } => *error = sqllogictest::ExpectedError::Empty,
+        _ => {}
+    }
+    record
+}
+
+/// As the usual validator, but numbers with a fraction may differ by a cent.
+fn within_a_cent(normalizer: Normalizer, actual: &[Vec<String>], expected: &[String]) -> bool {
+    if default_validator(normalizer, actual, expected) {
+        return true;
+    }
+    actual.len() == expected.len()
+        && actual.iter().zip(expected).all(|(row, line)| {
+            let row = default_normalizer(&row.join(" "));
+            let line = default_normalizer(line);
+            let (row, line): (Vec<_>, Vec<_>) = (row.split(' ').collect(), line.split(' ').collect());
+            row.len() == line.len() && row.iter().zip(&line).all(|(value, wanted)| close(value, wanted))
+        })
+}
+
+fn close(value: &str, wanted: &str) -> bool {
+    if value == wanted {
+        return true;
+    }
+    let fraction = value.contains('.') || wanted.contains('.');
+    match (value.parse::<f64>(), wanted.parse::<f64>()) {
+        (Ok(value), Ok(wanted)) => fraction && (value - wanted).abs() <= 0.01,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_fractions_may_differ_by_a_cent() {
+        assert!(close("1.005", "1"));
+        assert!(close("25.522005853", "25.52"));
+        assert!(!close("1.5", "1"));
+        assert!(!close("2", "1"));
+        assert!(!close("a", "b"));
+        let rows = [vec!["x y".to_owned(), "2.001".to_owned()]];
+        assert!(within_a_cent(default_normalizer, &rows, &["x y 2".to_owned()]));
+        assert!(!within_a_cent(default_normalizer, &rows, &["x z 2".to_owned()]));
+        assert!(!within_a_cent(default_normalizer, &rows, &[]));
+    }
+}
