@@ -44,7 +44,8 @@ pub struct RouteRow {
 /// ```
 pub fn explain(requirement: &Requirement, view: &View) -> Vec<RouteRow> {
     let verdict = admit(requirement, view);
-    let floor = below_floor(requirement, view.floor).map(|refusal| refusal.to_string());
+    let floor =
+        below_floor(requirement, view.floor).map(|_| format!("the bound is below the floor, {}", span(view.floor)));
     let mut peers: Vec<&PeerView> = view.peers.iter().collect();
     peers.sort_by(|a, b| a.node.cmp(&b.node));
     let mut rows = vec![own_row(requirement, view, &verdict)];

@@ -217,14 +217,12 @@ impl Follow {
             Err(error) => return self.fail(error),
         };
         self.hops += 1;
-        match self.call.session.clone() {
-            Some(session) => self.depart(leg, &session),
-            None => {
-                self.state = State::AskingSession(leg);
-                Step::AskSession {
-                    at: self.current.clone(),
-                }
-            }
+        if let Some(session) = self.call.session.clone() {
+            return self.depart(leg, &session);
+        }
+        self.state = State::AskingSession(leg);
+        Step::AskSession {
+            at: self.current.clone(),
         }
     }
 
