@@ -35,16 +35,27 @@ impl Printed {
 
     /// The last head; an earlier one may be `100 Continue`.
     fn head(&self) -> &str {
-        self.text.split("\r\n\r\n").filter(|part| part.starts_with("HTTP/")).last().unwrap_or_default()
+        self.text
+            .split("\r\n\r\n")
+            .filter(|part| part.starts_with("HTTP/"))
+            .last()
+            .unwrap_or_default()
     }
 
     fn status(&self) -> u16 {
-        self.head().split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or_default()
+        self.head()
+            .split(' ')
+            .nth(1)
+            .and_then(|word| word.parse().ok())
+            .unwrap_or_default()
     }
 
     fn header(&self, name: &str) -> Option<&str> {
         let lines = self.head().lines().filter_map(|line| line.split_once(": "));
-        lines.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
+        lines
+            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+            .next()
     }
 }
 
@@ -55,11 +66,26 @@ fn curl(url: &str, script: Script<'_>, arguments: &[&str]) -> Printed {
         Script::File(path) => format!("@{}", path.display()),
     };
     let mut command = Command::new("curl");
-    command.args(["-q", "-sS", "-i", "--max-time", "120", "--noproxy", "*"]).args(arguments);
-    command.args(["-H", "Candor-Namespace: main", "-H", "Candor-Database: main", "--data-binary", &data, url]);
+    command
+        .args(["-q", "-sS", "-i", "--max-time", "120", "--noproxy", "*"])
+        .args(arguments);
+    command.args([
+        "-H",
+        "Candor-Namespace: main",
+        "-H",
+        "Candor-Database: main",
+        "--data-binary",
+        &data,
+        url,
+    ]);
     let output = command.output().expect("curl runs");
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    Printed { ok: output.status.success(), text }
+    let text = [output.stdout, output.stderr]
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .concat();
+    Printed {
+        ok: output.status.success(),
+        text,
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -77,9 +103,15 @@ async fn s18_s24_s26_s27_s44_s45_curl_is_redirected_to_the_leader_and_answered()
         return;
     }
     let cluster = Cluster::start(3, AWARENESS, &[]).await;
-    let version = cluster.door(0).run("CREATE TABLE t (id BIGINT PRIMARY KEY, note TEXT)").await;
+    let version = cluster
+        .door(0)
+        .run("CREATE TABLE t (id BIGINT PRIMARY KEY, note TEXT)")
+        .await;
     for node in [1, 2] {
-        cluster.door(node).run(&format!("SELECT count(*) FROM t AT LEAST VERSION {version} WAIT 30s")).await;
+        cluster
+            .door(node)
+            .run(&format!("SELECT count(*) FROM t AT LEAST VERSION {version} WAIT 30s"))
+            .await;
     }
     let url = format!("{}/sql?trace=%20a&b=1", cluster.door(1).url());
     let leader = format!("{}/sql?trace=%20a&b=1", cluster.door(0).url());
@@ -91,7 +123,11 @@ async fn s18_s24_s26_s27_s44_s45_curl_is_redirected_to_the_leader_and_answered()
         // The same body again, at the leader, with the same method: so the row is written once.
         let followed = curl(&url, Script::Text(sql), &FOLLOW).body();
         let receipt = &followed["results"][0]["receipt"];
-        assert_eq!((&receipt["node"], &receipt["role"]), (&"n1".into(), &"leader".into()), "{followed}");
+        assert_eq!(
+            (&receipt["node"], &receipt["role"]),
+            (&"n1".into(), &"leader".into()),
+            "{followed}"
+        );
     }
     assert_eq!(cluster.door(0).ask("SELECT count(*) FROM t").await.rows(0)[0][0], 1);
 
@@ -100,12 +136,26 @@ async fn s18_s24_s26_s27_s44_s45_curl_is_redirected_to_the_leader_and_answered()
     for (round, expect) in ["Expect: 100-continue", "Expect:"].into_iter().enumerate() {
         let redirect = curl(&url, Script::File(&bulk), &["-H", expect]);
         assert!(redirect.ok, "`{expect}`: {}", redirect.text);
-        assert_eq!((redirect.status(), redirect.header("location")), (307, Some(leader.as_str())), "`{expect}`");
+        assert_eq!(
+            (redirect.status(), redirect.header("location")),
+            (307, Some(leader.as_str())),
+            "`{expect}`"
+        );
         let followed = curl(&url, Script::File(&bulk), &[&FOLLOW[..], &["-H", expect]].concat()).body();
-        assert_eq!(followed["results"][0]["rows_affected"], BULK_ROWS, "`{expect}`: {followed}");
+        assert_eq!(
+            followed["results"][0]["rows_affected"], BULK_ROWS,
+            "`{expect}`: {followed}"
+        );
         assert_eq!(followed["results"][0]["receipt"]["node"], "n1", "`{expect}`");
-        let wiped = cluster.door(0).ask("SELECT count(*), sum(length(note)) FROM t WHERE id > 1; DELETE FROM t WHERE id > 1").await;
-        assert_eq!(wiped.rows(0), [serde_json::json!([BULK_ROWS, BULK_ROWS * BULK_NOTE_BYTES])], "round {round}");
+        let wiped = cluster
+            .door(0)
+            .ask("SELECT count(*), sum(length(note)) FROM t WHERE id > 1; DELETE FROM t WHERE id > 1")
+            .await;
+        assert_eq!(
+            wiped.rows(0),
+            [serde_json::json!([BULK_ROWS, BULK_ROWS * BULK_NOTE_BYTES])],
+            "round {round}"
+        );
     }
 }
 
@@ -121,13 +171,29 @@ fn shows_a_307(url: &str, leader: &str, sql: &str, reason: &str) {
     for (url, arguments) in [(url, headers.as_slice()), (in_url.as_str(), &[])] {
         let shown = curl(url, Script::Text(sql), arguments);
         assert_eq!(shown.status(), 307, "S26: {}", shown.text);
-        assert_eq!(shown.header("location"), Some(leader), "S24: absolute, path and query byte for byte");
+        assert_eq!(
+            shown.header("location"),
+            Some(leader),
+            "S24: absolute, path and query byte for byte"
+        );
         assert_eq!(shown.header("cache-control"), Some("no-store"));
         let body = shown.body();
-        assert_eq!((&body["redirect"]["node"], &body["redirect"]["reason"]), (&"n1".into(), &reason.into()));
-        assert!(body["retry_with"].as_str().is_some_and(|line| line.contains("--location-trusted")), "{body}");
+        assert_eq!(
+            (&body["redirect"]["node"], &body["redirect"]["reason"]),
+            (&"n1".into(), &reason.into())
+        );
+        assert!(
+            body["retry_with"]
+                .as_str()
+                .is_some_and(|line| line.contains("--location-trusted")),
+            "{body}"
+        );
         for secret in SECRETS.iter().chain(&["somebody"]) {
-            assert!(!shown.text.contains(secret), "{secret} stands in the answer: {}", shown.text);
+            assert!(
+                !shown.text.contains(secret),
+                "{secret} stands in the answer: {}",
+                shown.text
+            );
         }
         // Basic credentials travel as base64 of the pair.
         assert!(!shown.text.contains("c29tZWJvZHk"), "{}", shown.text);

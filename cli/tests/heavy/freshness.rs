@@ -74,7 +74,10 @@ impl Writer {
     /// Waits until `more` further counters are acknowledged.
     pub(crate) async fn wait_for(&self, more: u64) {
         let target = self.commits.count() + more;
-        eventually("acknowledged writes", async || (self.commits.count() >= target).then_some(())).await;
+        eventually("acknowledged writes", async || {
+            (self.commits.count() >= target).then_some(())
+        })
+        .await;
     }
 }
 
@@ -90,7 +93,10 @@ async fn write(door: Door, commits: Arc<Commits>) {
     for n in 1_u64.. {
         pace.tick().await;
         let version = door.run(&format!("INSERT INTO beats VALUES ({n})")).await;
-        commits.acks.lock().push(Ack { at: Instant::now(), version });
+        commits.acks.lock().push(Ack {
+            at: Instant::now(),
+            version,
+        });
     }
 }
 
@@ -132,11 +138,22 @@ impl Checker {
     /// Asks the node at `index` of a cluster whose leader is n1.
     pub(crate) fn new(cluster: &Cluster, index: usize, bound: Duration, writer: &Writer) -> Self {
         let followers = ["n2", "n3"].into_iter().zip(1..cluster.nodes.len());
-        let (mut own, others): (Vec<_>, Vec<_>) =
-            followers.map(|(name, at)| (name, cluster.door(at))).partition(|(name, _)| *name == format!("n{}", index + 1));
+        let (mut own, others): (Vec<_>, Vec<_>) = followers
+            .map(|(name, at)| (name, cluster.door(at)))
+            .partition(|(name, _)| *name == format!("n{}", index + 1));
         let (node, door) = own.pop().expect("a follower");
         let commits = writer.commits.clone();
-        Self { node, door, others, bound, commits, cut_since: None, newest_version: 0, answers: 0, oldest: Duration::ZERO }
+        Self {
+            node,
+            door,
+            others,
+            bound,
+            commits,
+            cut_since: None,
+            newest_version: 0,
+            answers: 0,
+            oldest: Duration::ZERO,
+        }
     }
 
     /// One read now.
@@ -154,14 +171,22 @@ impl Checker {
     }
 
     async fn ask(&self, door: &Door) -> Answer {
-        door.ask(&format!("SELECT count(*), max(n) FROM beats STALENESS {}ms", self.bound.as_millis())).await
+        door.ask(&format!(
+            "SELECT count(*), max(n) FROM beats STALENESS {}ms",
+            self.bound.as_millis()
+        ))
+        .await
     }
 
     async fn judge(&mut self, answer: &Answer, start: Instant) -> Seen {
         match answer.status {
             200 => {
                 let (age, version) = self.judge_answer(answer, self.node, start);
-                assert!(version >= self.newest_version, "{} goes back in time: {answer:?}", self.node);
+                assert!(
+                    version >= self.newest_version,
+                    "{} goes back in time: {answer:?}",
+                    self.node
+                );
                 self.newest_version = version;
                 self.answers += 1;
                 self.oldest = self.oldest.max(age);
@@ -194,28 +219,54 @@ impl Checker {
         let number = |value: &Value| value.as_u64().unwrap_or_default();
         let (count, newest) = (number(&answer.rows(0)[0][0]), number(&answer.rows(0)[0][1]));
         let receipt = answer.receipt(0);
-        let age = Duration::from_millis(receipt["copy_age_ms"].as_u64().expect("an answer under a bound has an age"));
+        let age = Duration::from_millis(
+            receipt["copy_age_ms"]
+                .as_u64()
+                .expect("an answer under a bound has an age"),
+        );
         let told = format!("{newest} of {} writes, {answer:?}", self.commits.count());
-        assert_eq!((&receipt["node"], &receipt["role"]), (&node.into(), &"follower".into()), "{told}");
+        assert_eq!(
+            (&receipt["node"], &receipt["role"]),
+            (&node.into(), &"follower".into()),
+            "{told}"
+        );
         assert_eq!(count, newest, "a version is a prefix of the history: {told}");
-        assert!(age <= self.bound, "S04: the age on the receipt is beyond the bound: {told}");
+        assert!(
+            age <= self.bound,
+            "S04: the age on the receipt is beyond the bound: {told}"
+        );
         for (span, what) in [(self.bound, "S04: its bound"), (age, "S66: the age on its receipt")] {
-            let due = start.checked_sub(span).map_or(0, |instant| self.commits.newest_at(instant));
-            assert!(newest >= due, "an answer older than {what}: {due} were acknowledged {span:?} before; {told}");
+            let due = start
+                .checked_sub(span)
+                .map_or(0, |instant| self.commits.newest_at(instant));
+            assert!(
+                newest >= due,
+                "an answer older than {what}: {due} were acknowledged {span:?} before; {told}"
+            );
         }
         if let Some(cut) = self.cut_since {
             let least = start.saturating_duration_since(cut);
-            assert!(age >= least, "S66: no copy can be younger than the cut, {least:?}: {told}");
+            assert!(
+                age >= least,
+                "S66: no copy can be younger than the cut, {least:?}: {told}"
+            );
         }
         (age, number(&receipt["version"]))
     }
 
     fn judge_refusal(&self, answer: &Answer) -> Seen {
         assert_eq!((answer.status, answer.code()), (412, "staleness-unmet"), "{answer:?}");
-        assert_eq!(answer.body["bound_ms"].as_u64().map(Duration::from_millis), Some(self.bound), "{answer:?}");
+        assert_eq!(
+            answer.body["bound_ms"].as_u64().map(Duration::from_millis),
+            Some(self.bound),
+            "{answer:?}"
+        );
         let best_age = answer.body["best_age_ms"].as_u64().map(Duration::from_millis);
         if let Some(best) = best_age {
-            assert!(best > self.bound, "S04: refused although a copy is fresh enough: {answer:?}");
+            assert!(
+                best > self.bound,
+                "S04: refused although a copy is fresh enough: {answer:?}"
+            );
         }
         Seen::Refused { best_age }
     }
@@ -230,7 +281,10 @@ impl Checker {
             if wanted(&seen) {
                 return seen;
             }
-            assert!(Instant::now() < deadline, "{what} did not come; the last look gave {seen:?}");
+            assert!(
+                Instant::now() < deadline,
+                "{what} did not come; the last look gave {seen:?}"
+            );
         }
     }
 

@@ -14,8 +14,13 @@ async fn s56_s57_s58_s59_a_namespace_goes_on_when_the_leader_of_another_is_kille
     cluster.declare(0, 1, cluster.link(1)).await;
     cluster.declare(1, 0, cluster.link(0)).await;
     for (node, namespace) in [(0, "a"), (1, "b")] {
-        let define = format!("DEFINE NAMESPACE {namespace}; USE NAMESPACE {namespace}; DEFINE DATABASE main; USE DATABASE main");
-        cluster.door(node).plain().run(&format!("{define}; CREATE TABLE t (id BIGINT PRIMARY KEY)")).await;
+        let define =
+            format!("DEFINE NAMESPACE {namespace}; USE NAMESPACE {namespace}; DEFINE DATABASE main; USE DATABASE main");
+        cluster
+            .door(node)
+            .plain()
+            .run(&format!("{define}; CREATE TABLE t (id BIGINT PRIMARY KEY)"))
+            .await;
     }
     cluster.wait_level("a", 0, 1).await;
     cluster.wait_level("b", 1, 0).await;
@@ -33,7 +38,10 @@ async fn s56_s57_s58_s59_a_namespace_goes_on_when_the_leader_of_another_is_kille
     for id in 20..220 {
         b.run(&format!("INSERT INTO t VALUES ({id})")).await;
     }
-    assert_eq!(b.ask("SELECT count(*) FROM t ANSWERED BY LEADER").await.rows(0), [json!([220])]);
+    assert_eq!(
+        b.ask("SELECT count(*) FROM t ANSWERED BY LEADER").await.rows(0),
+        [json!([220])]
+    );
     // S57: nothing to fail over; a's writes are n1's, and what n2 holds of a can be read.
     assert_eq!(leader_named(&a_at_n2).await, "n1", "S57");
     assert_eq!(a_at_n2.ask("SELECT count(*) FROM t").await.rows(0), [json!([20])]);
@@ -45,19 +53,42 @@ async fn s56_s57_s58_s59_a_namespace_goes_on_when_the_leader_of_another_is_kille
     .await;
     // S59: n2 may write, and may not write here.
     let info = cluster.info(1).await;
-    let leads = |namespace: &str| info["ranges"].as_array().expect("ranges").iter().find(|doc| doc["range"] == namespace).map(|doc| &doc["leads"]);
-    assert_eq!((&info["may_write"], leads("a"), leads("b")), (&json!(true), Some(&json!(false)), Some(&json!(true))), "S59");
+    let leads = |namespace: &str| {
+        info["ranges"]
+            .as_array()
+            .expect("ranges")
+            .iter()
+            .find(|doc| doc["range"] == namespace)
+            .map(|doc| &doc["leads"])
+    };
+    assert_eq!(
+        (&info["may_write"], leads("a"), leads("b")),
+        (&json!(true), Some(&json!(false)), Some(&json!(true))),
+        "S59"
+    );
 
     cluster.nodes[0].start_again().await;
-    eventually("n1's leadership of a", async || (a.ask("INSERT INTO t VALUES (20)").await.status == 200).then_some(())).await;
+    eventually("n1's leadership of a", async || {
+        (a.ask("INSERT INTO t VALUES (20)").await.status == 200).then_some(())
+    })
+    .await;
     cluster.wait_level("a", 0, 1).await;
     cluster.wait_level("b", 1, 0).await;
-    assert_eq!(a_at_n2.ask("SELECT count(*) FROM t STALENESS 5s").await.rows(0), [json!([21])]);
-    assert_eq!(b_at_n1.ask("SELECT count(*) FROM t STALENESS 5s").await.rows(0), [json!([220])]);
+    assert_eq!(
+        a_at_n2.ask("SELECT count(*) FROM t STALENESS 5s").await.rows(0),
+        [json!([21])]
+    );
+    assert_eq!(
+        b_at_n1.ask("SELECT count(*) FROM t STALENESS 5s").await.rows(0),
+        [json!([220])]
+    );
     assert_eq!(leader_named(&b_at_n1).await, "n2", "S57");
     // S58: a restart is a new leadership of a, and of nothing else.
     let after = [epoch(&cluster, 0, "a").await, epoch(&cluster, 1, "b").await];
-    assert!(after[0] > epochs[0] && after[1] == epochs[1], "S58: {epochs:?} became {after:?}");
+    assert!(
+        after[0] > epochs[0] && after[1] == epochs[1],
+        "S58: {epochs:?} became {after:?}"
+    );
 }
 
 async fn epoch(cluster: &Cluster, node: usize, range: &str) -> u64 {

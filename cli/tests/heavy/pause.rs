@@ -32,11 +32,16 @@ async fn s04_s15_s65_s66_reads_go_on_until_a_paused_leader_has_used_the_bound_up
     cluster.nodes[0].pause().await;
     checker.cut_since = Some(Instant::now());
     let refused_after = until_refused(&mut checker, before).await;
-    assert!(refused_after >= BOUND.saturating_sub(USUAL_AGE_MAX), "reads stopped {refused_after:?} after the pause");
+    assert!(
+        refused_after >= BOUND.saturating_sub(USUAL_AGE_MAX),
+        "reads stopped {refused_after:?} after the pause"
+    );
 
     // Beyond the bound nothing is answered, and the best known age grows.
     for _ in 0..50 {
-        let Seen::Refused { best_age } = checker.look().await else { panic!("answered beyond the bound") };
+        let Seen::Refused { best_age } = checker.look().await else {
+            panic!("answered beyond the bound")
+        };
         assert!(best_age.is_some_and(|age| age > BOUND), "{best_age:?}");
     }
     refusal_names_everything(&cluster).await;
@@ -46,7 +51,11 @@ async fn s04_s15_s65_s66_reads_go_on_until_a_paused_leader_has_used_the_bound_up
         assert_eq!(door.ask(sql).await.receipt(0)["node"], "n3");
     }
     // S15: it is level, and it is not the leader.
-    assert_eq!(door.ask("SELECT count(*) FROM beats ANSWERED BY LEADER").await.status, 307, "S15");
+    assert_eq!(
+        door.ask("SELECT count(*) FROM beats ANSWERED BY LEADER").await.status,
+        307,
+        "S15"
+    );
 
     cluster.nodes[0].resume();
     checker.cut_since = None;
@@ -65,19 +74,34 @@ async fn until_refused(checker: &mut Checker, pause: Instant) -> Duration {
     checker.until("the end of the bound", |seen| !seen.is_answer()).await;
     let after = pause.elapsed();
     // n2 may have a copy that is younger by a moment.
-    checker.until("a refusal", |seen| matches!(seen, Seen::Refused { .. })).await;
+    checker
+        .until("a refusal", |seen| matches!(seen, Seen::Refused { .. }))
+        .await;
     after
 }
 
 async fn refusal_names_everything(cluster: &Cluster) {
     let sql = "SELECT count(*) FROM beats STALENESS 3s";
     let refused = cluster.door(2).ask(sql).await;
-    assert_eq!((refused.status, refused.code()), (412, "staleness-unmet"), "{refused:?}");
-    assert_eq!((&refused.body["bound_ms"], &refused.body["floor_ms"]), (&3000.into(), &FLOOR_MS.into()));
+    assert_eq!(
+        (refused.status, refused.code()),
+        (412, "staleness-unmet"),
+        "{refused:?}"
+    );
+    assert_eq!(
+        (&refused.body["bound_ms"], &refused.body["floor_ms"]),
+        (&3000.into(), &FLOOR_MS.into())
+    );
     assert_eq!(refused.body["leader"], "n1");
     let words = refused.body["error"].as_str().expect("words");
-    assert!(words.contains("STALENESS 3s") && words.contains("the floor is 500ms"), "{words}");
-    let (start, length) = (refused.body["span"]["start"].as_u64(), refused.body["span"]["length"].as_u64());
+    assert!(
+        words.contains("STALENESS 3s") && words.contains("the floor is 500ms"),
+        "{words}"
+    );
+    let (start, length) = (
+        refused.body["span"]["start"].as_u64(),
+        refused.body["span"]["length"].as_u64(),
+    );
     let (start, length) = (start.expect("a span") as usize, length.expect("a span") as usize);
     assert_eq!(&sql[start..start + length], "STALENESS 3s");
 }
@@ -100,7 +124,14 @@ async fn s04_s64_s66_a_follower_that_was_paused_does_not_answer_from_its_old_cop
         looks.spawn(async move { checker.look_at_rest(at).await });
     }
     leader_dates_the_silent_follower(&cluster, &writer, paused).await;
-    assert_eq!(looks.try_join_next().map(|look| look.expect("a look")).map(|seen| format!("{seen:?}")), None, "it is stopped");
+    assert_eq!(
+        looks
+            .try_join_next()
+            .map(|look| look.expect("a look"))
+            .map(|seen| format!("{seen:?}")),
+        None,
+        "it is stopped"
+    );
 
     resumed.send_replace(Some(Instant::now()));
     cluster.nodes[2].resume();
@@ -113,7 +144,10 @@ async fn s04_s64_s66_a_follower_that_was_paused_does_not_answer_from_its_old_cop
     }
     checker.until("an answer after the pause", Seen::is_answer).await;
     checker.answers(50).await;
-    println!("paused follower: {refused} of {} first looks were not answered, the others judged fresh", EARLY + 100);
+    println!(
+        "paused follower: {refused} of {} first looks were not answered, the others judged fresh",
+        EARLY + 100
+    );
 }
 
 /// While n3 sleeps beyond the bound, n1's row about it never says less than the truth, and hardly more.
@@ -122,18 +156,33 @@ async fn leader_dates_the_silent_follower(cluster: &Cluster, writer: &Writer, pa
     let mut dated = 0;
     eventually("the end of the pause", async || {
         let before = Instant::now();
-        let answer = door.ask("SELECT position, quiet_for_ms, copy_age_ms FROM system.followers WHERE node = 'n3' AND range = 'main'").await;
+        let answer = door
+            .ask(
+                "SELECT position, quiet_for_ms, copy_age_ms FROM system.followers WHERE node = 'n3' AND range = 'main'",
+            )
+            .await;
         let after = Instant::now();
         if let [row] = answer.rows(0) {
-            let version = row[0].as_str().and_then(|position| position.split_once(':')?.1.parse().ok());
+            let version = row[0]
+                .as_str()
+                .and_then(|position| position.split_once(':')?.1.parse().ok());
             let (held, lacking) = writer.commits.around(version.expect("a position"));
             let quiet = Duration::from_millis(row[1].as_u64().expect("it has asked"));
             // It cannot have asked while it was stopped; a packet may have been on its way.
-            let asked_before = before.saturating_duration_since(paused).saturating_sub(Duration::from_millis(50));
-            assert!(quiet >= asked_before, "S64: quiet for {quiet:?}, stopped for {:?}", before - paused);
+            let asked_before = before
+                .saturating_duration_since(paused)
+                .saturating_sub(Duration::from_millis(50));
+            assert!(
+                quiet >= asked_before,
+                "S64: quiet for {quiet:?}, stopped for {:?}",
+                before - paused
+            );
             if let (Some(age), Some(lacking)) = (row[2].as_u64().map(Duration::from_millis), lacking) {
                 let true_age = before.saturating_duration_since(lacking);
-                assert!(age + Duration::from_millis(1) >= true_age, "S66: {age:?} understates {true_age:?}");
+                assert!(
+                    age + Duration::from_millis(1) >= true_age,
+                    "S66: {age:?} understates {true_age:?}"
+                );
                 let most = held.map(|held| after.duration_since(held) + AWARENESS * 2);
                 assert!(most.is_none_or(|most| age <= most), "S66: {age:?} overstates {most:?}");
                 dated += 1;

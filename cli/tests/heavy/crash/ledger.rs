@@ -36,14 +36,20 @@ pub(super) struct Ledger {
 
 impl Ledger {
     pub(super) fn shared() -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Self { next_key: 1, ..Self::default() }))
+        Arc::new(Mutex::new(Self {
+            next_key: 1,
+            ..Self::default()
+        }))
     }
 
     /// Notes an insert of `count` rows before it is sent; gives its number and keys.
     pub(super) fn sending(&mut self, count: u64) -> (usize, Range<u64>) {
         let keys = self.next_key..self.next_key + count;
         self.next_key = keys.end;
-        self.batches.push(Batch { keys: keys.clone(), fate: Fate::Unknown });
+        self.batches.push(Batch {
+            keys: keys.clone(),
+            fate: Fate::Unknown,
+        });
         (self.batches.len() - 1, keys)
     }
 
@@ -77,19 +83,29 @@ impl Ledger {
             batch.fate = match (batch.fate, there) {
                 (Fate::Kept | Fate::Unknown, there) if there == size => Fate::Kept,
                 (Fate::Unknown | Fate::Lost, 0) => Fate::Lost,
-                (fate, there) => return Err(format!("{there} of {size} rows of {:?} are there, known as {fate:?}", batch.keys)),
+                (fate, there) => {
+                    return Err(format!(
+                        "{there} of {size} rows of {:?} are there, known as {fate:?}",
+                        batch.keys
+                    ));
+                }
             };
             expected += there;
         }
         if rows.len() != expected {
-            return Err(format!("{} rows are there, and {expected} of them were sent", rows.len()));
+            return Err(format!(
+                "{} rows are there, and {expected} of them were sent",
+                rows.len()
+            ));
         }
         if let Some((id, twice)) = rows.iter().find(|(id, twice)| **twice != *id * 2) {
             return Err(format!("row {id} holds {twice}"));
         }
         let (kept, sent) = self.counter;
         if counter != kept && counter != sent {
-            return Err(format!("the counter is {counter}, acknowledged was {kept}, sent was {sent}"));
+            return Err(format!(
+                "the counter is {counter}, acknowledged was {kept}, sent was {sent}"
+            ));
         }
         self.counter = (counter, counter);
         Ok(())
@@ -97,7 +113,12 @@ impl Ledger {
 
     pub(super) fn summary(&self) -> String {
         let count = |fate| self.batches.iter().filter(|batch| batch.fate == fate).count();
-        let rows: u64 = self.batches.iter().filter(|batch| batch.fate == Fate::Kept).map(|batch| batch.keys.end - batch.keys.start).sum();
+        let rows: u64 = self
+            .batches
+            .iter()
+            .filter(|batch| batch.fate == Fate::Kept)
+            .map(|batch| batch.keys.end - batch.keys.start)
+            .sum();
         format!(
             "{} writes acknowledged, {rows} rows kept; of what was in flight {} inserts were lost whole",
             self.acks,
@@ -122,8 +143,16 @@ mod tests {
         ledger.acknowledged(first);
         ledger.sending(2);
         ledger.counting();
-        assert_eq!(ledger.check(&rows(1..3), 0), Err("2 of 3 rows of 1..4 are there, known as Kept".to_owned()), "lost");
-        assert_eq!(ledger.check(&rows(1..5), 0), Err("1 of 2 rows of 4..6 are there, known as Unknown".to_owned()), "torn");
+        assert_eq!(
+            ledger.check(&rows(1..3), 0),
+            Err("2 of 3 rows of 1..4 are there, known as Kept".to_owned()),
+            "lost"
+        );
+        assert_eq!(
+            ledger.check(&rows(1..5), 0),
+            Err("1 of 2 rows of 4..6 are there, known as Unknown".to_owned()),
+            "torn"
+        );
         assert!(ledger.check(&rows((1..4).chain(9..10)), 0).is_err(), "invented");
         let mut wrong = rows(1..4);
         wrong.insert(2, 5);

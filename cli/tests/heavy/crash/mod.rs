@@ -34,28 +34,47 @@ async fn a_leader_that_is_killed_under_load_keeps_what_it_acknowledged_and_nothi
         let mut tasks = JoinSet::new();
         writers::spawn(&mut tasks, &door, &ledger, round);
         let enough = ledger.lock().acks() + 1 + round * 37 % ACKS_MAX;
-        eventually("acknowledged writes", async || (ledger.lock().acks() >= enough).then_some(())).await;
+        eventually("acknowledged writes", async || {
+            (ledger.lock().acks() >= enough).then_some(())
+        })
+        .await;
         cluster.nodes[0].kill();
         let killed = Instant::now();
         while let Some(writer) = tasks.join_next().await {
             writer.expect("every answer before the crash is a success");
         }
         // What a follower holds was committed, whether or not anybody was told.
-        let copied = contents(&cluster.door(2), "").await.expect("a copy answers without its leader");
+        let copied = contents(&cluster.door(2), "")
+            .await
+            .expect("a copy answers without its leader");
         cluster.nodes[0].start_again().await;
-        let found = eventually("leadership after a crash", async || contents(&door, " ANSWERED BY LEADER").await).await;
+        let found = eventually("leadership after a crash", async || {
+            contents(&door, " ANSWERED BY LEADER").await
+        })
+        .await;
         away.push(killed.elapsed());
         let lost: Vec<_> = copied.rows.keys().filter(|id| !found.rows.contains_key(id)).collect();
-        assert!(lost.is_empty(), "round {round}: n3 had collected rows that n1 has lost: {lost:?}");
-        ledger.lock().check(&found.rows, found.counter).unwrap_or_else(|fault| panic!("round {round}: {fault}"));
+        assert!(
+            lost.is_empty(),
+            "round {round}: n3 had collected rows that n1 has lost: {lost:?}"
+        );
+        ledger
+            .lock()
+            .check(&found.rows, found.counter)
+            .unwrap_or_else(|fault| panic!("round {round}: {fault}"));
     }
     for node in [1, 2] {
         cluster.wait_level("main", 0, node).await;
     }
     let found = contents(&door, " ANSWERED BY LEADER").await.expect("an answer");
     for node in [1, 2] {
-        let copied = contents(&cluster.door(node), " STALENESS 10s").await.expect("an answer");
-        assert!(copied.rows == found.rows && copied.counter == found.counter, "the same position and chain, other rows");
+        let copied = contents(&cluster.door(node), " STALENESS 10s")
+            .await
+            .expect("an answer");
+        assert!(
+            copied.rows == found.rows && copied.counter == found.counter,
+            "the same position and chain, other rows"
+        );
     }
     let ledger = ledger.lock();
     let mean = away.iter().sum::<Duration>() / u32::try_from(away.len().max(1)).expect("few");
@@ -75,16 +94,21 @@ struct Contents {
 
 /// Reads both tables; `None` while the node refuses.
 async fn contents(door: &Door, tail: &str) -> Option<Contents> {
-    let sql = format!(
-        "SELECT id, twice FROM log UNION ALL SELECT 0, n FROM counters ORDER BY 1{tail}"
-    );
+    let sql = format!("SELECT id, twice FROM log UNION ALL SELECT 0, n FROM counters ORDER BY 1{tail}");
     let answer = door.ask(&sql).await;
     if answer.status != 200 {
-        assert!(matches!(answer.code(), "no-leader" | "starting" | "redirect" | "not-leader"), "{answer:?}");
+        assert!(
+            matches!(answer.code(), "no-leader" | "starting" | "redirect" | "not-leader"),
+            "{answer:?}"
+        );
         return None;
     }
     let number = |value: &Value| value.as_u64().expect("a number");
-    let mut rows: BTreeMap<u64, u64> = answer.rows(0).iter().map(|row| (number(&row[0]), number(&row[1]))).collect();
+    let mut rows: BTreeMap<u64, u64> = answer
+        .rows(0)
+        .iter()
+        .map(|row| (number(&row[0]), number(&row[1])))
+        .collect();
     assert_eq!(rows.len(), answer.rows(0).len(), "a key stands twice");
     let counter = rows.remove(&0).expect("the counter's row");
     Some(Contents { rows, counter })

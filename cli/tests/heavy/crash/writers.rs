@@ -18,13 +18,22 @@ const LARGE_NOTE_BYTES: usize = 64 << 10;
 const LARGE_EVERY: usize = 5;
 
 pub(super) async fn define(door: &Door) {
-    door.run("CREATE TABLE log (id BIGINT PRIMARY KEY, twice BIGINT NOT NULL, note TEXT)").await;
-    door.run("CREATE TABLE counters (id BIGINT PRIMARY KEY, n BIGINT NOT NULL); INSERT INTO counters VALUES (1, 0)").await;
+    door.run("CREATE TABLE log (id BIGINT PRIMARY KEY, twice BIGINT NOT NULL, note TEXT)")
+        .await;
+    door.run("CREATE TABLE counters (id BIGINT PRIMARY KEY, n BIGINT NOT NULL); INSERT INTO counters VALUES (1, 0)")
+        .await;
 }
 
 /// Starts the writers of one round; each writes until the node is gone.
 pub(super) fn spawn(tasks: &mut JoinSet<()>, door: &Door, ledger: &Arc<Mutex<Ledger>>, round: usize) {
-    for shape in [Shape::Row, Shape::Row, Shape::Transaction, Shape::Batch { large: round % LARGE_EVERY == 0 }] {
+    for shape in [
+        Shape::Row,
+        Shape::Row,
+        Shape::Transaction,
+        Shape::Batch {
+            large: round % LARGE_EVERY == 0,
+        },
+    ] {
         tasks.spawn(insert(door.clone(), ledger.clone(), shape));
     }
     tasks.spawn(count(door.clone(), ledger.clone()));
@@ -36,7 +45,9 @@ enum Shape {
     /// Two inserts in one transaction.
     Transaction,
     /// Growing batches; the first one of a round may be large.
-    Batch { large: bool },
+    Batch {
+        large: bool,
+    },
 }
 
 async fn insert(door: Door, ledger: Arc<Mutex<Ledger>>, shape: Shape) {
@@ -51,7 +62,11 @@ async fn insert(door: Door, ledger: Arc<Mutex<Ledger>>, shape: Shape) {
         let sql = match shape {
             Shape::Transaction => {
                 let middle = keys.start + 1;
-                format!("BEGIN; {}; {}; COMMIT", values(keys.start..middle, note), values(middle..keys.end, note))
+                format!(
+                    "BEGIN; {}; {}; COMMIT",
+                    values(keys.start..middle, note),
+                    values(middle..keys.end, note)
+                )
             }
             Shape::Row | Shape::Batch { .. } => values(keys, note),
         };

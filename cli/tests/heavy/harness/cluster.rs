@@ -57,16 +57,34 @@ impl Cluster {
             all.extend(options.iter().map(|option| (*option).to_owned()));
             let free = SocketAddr::from(([127, 0, 0, 1], 0));
             let dir = folder.path().to_owned();
-            nodes.push(Node::start(Spec { name, dir, certs: certs.clone(), http: free, link: free, options: all }).await);
+            nodes.push(
+                Node::start(Spec {
+                    name,
+                    dir,
+                    certs: certs.clone(),
+                    http: free,
+                    link: free,
+                    options: all,
+                })
+                .await,
+            );
         }
-        Self { nodes, client: Door::client(), folder, _machine: machine }
+        Self {
+            nodes,
+            client: Door::client(),
+            folder,
+            _machine: machine,
+        }
     }
 
     /// Tells `node` that `peer` is reached at `at`.
     pub(crate) async fn declare(&self, node: usize, peer: usize, at: SocketAddr) {
         let spec = self.nodes[peer].spec();
         let roles = if peer == 0 { "readable, writable" } else { "readable" };
-        let define = format!("DEFINE REPLICA {} AT '{at}' HTTP AT '{}' ROLES {roles}", spec.name, spec.http);
+        let define = format!(
+            "DEFINE REPLICA {} AT '{at}' HTTP AT '{}' ROLES {roles}",
+            spec.name, spec.http
+        );
         self.door(node).plain().run(&define).await;
     }
 
@@ -93,7 +111,11 @@ impl Cluster {
     /// What `node` says about `range`, if it answers and holds it.
     pub(crate) async fn range(&self, node: usize, range: &str) -> Option<Value> {
         let map = self.door(node).get("/cluster").await.ok()?;
-        map.body["ranges"].as_array()?.iter().find(|doc| doc["range"] == range).cloned()
+        map.body["ranges"]
+            .as_array()?
+            .iter()
+            .find(|doc| doc["range"] == range)
+            .cloned()
     }
 
     /// Waits until `node` holds exactly what `leader` holds, by position and chain, and knows how old that is.
@@ -101,7 +123,9 @@ impl Cluster {
         let what = format!("a level copy of {range} on n{} (within {PATIENCE:?})", node + 1);
         eventually(&what, async || {
             let (ours, theirs) = (self.range(node, range).await?, self.range(leader, range).await?);
-            let same = ["position", "chain", "epoch"].iter().all(|key| ours[key] == theirs[key] && !ours[key].is_null());
+            let same = ["position", "chain", "epoch"]
+                .iter()
+                .all(|key| ours[key] == theirs[key] && !ours[key].is_null());
             (same && ours["copy_age_ms"].is_u64()).then_some(())
         })
         .await;
@@ -117,7 +141,15 @@ impl Cluster {
 
 fn certify(certs: &Path, name: &str, first: bool) {
     let verb = if first { "init" } else { "issue" };
-    let output = candor().args(["cert", verb]).arg(certs).args(["--node", name, "--hosts", "127.0.0.1"]).output();
+    let output = candor()
+        .args(["cert", verb])
+        .arg(certs)
+        .args(["--node", name, "--hosts", "127.0.0.1"])
+        .output();
     let output = output.expect("candor cert runs");
-    assert!(output.status.success(), "candor cert {verb}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "candor cert {verb}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 /// Longer than any pause in these tests: a request to a paused node waits for its end.
@@ -12,15 +11,10 @@ const REQUEST_TIME_MAX: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    pub(crate) headers: HeaderMap,
     pub(crate) body: Value,
 }
 
 impl Answer {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).and_then(|value| value.to_str().ok())
-    }
-
     pub(crate) fn code(&self) -> &str {
         self.body["code"].as_str().unwrap_or_default()
     }
@@ -51,12 +45,19 @@ pub(crate) struct Door {
 impl Door {
     /// With database `main` of namespace `main` selected.
     pub(crate) fn new(client: reqwest::Client, url: String) -> Self {
-        Self { client, url, headers: Vec::new() }.selecting("main", "main")
+        Self {
+            client,
+            url,
+            headers: Vec::new(),
+        }
+        .selecting("main", "main")
     }
 
     /// The client that all doors of a cluster share.
     pub(crate) fn client() -> reqwest::Client {
-        let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(REQUEST_TIME_MAX);
+        let builder = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(REQUEST_TIME_MAX);
         builder.build().expect("a client")
     }
 
@@ -71,12 +72,6 @@ impl Door {
     /// The same door with nothing selected.
     pub(crate) fn plain(mut self) -> Self {
         self.headers.clear();
-        self
-    }
-
-    /// The same door with one more header in every request.
-    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
-        self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -98,12 +93,17 @@ impl Door {
         let answer = self.ask(sql).await;
         assert_eq!(answer.status, 200, "{}: {answer:?}", shortened(sql));
         let results = answer.body["results"].as_array().expect("results");
-        results.iter().filter_map(|result| result["receipt"]["version"].as_u64()).max().unwrap_or_default()
+        results
+            .iter()
+            .filter_map(|result| result["receipt"]["version"].as_u64())
+            .max()
+            .unwrap_or_default()
     }
 
     /// One request to a node that may be gone.
     pub(crate) async fn try_ask(&self, sql: &str) -> reqwest::Result<Answer> {
-        self.read(self.client.post(format!("{}/sql", self.url)).body(sql.to_owned())).await
+        self.read(self.client.post(format!("{}/sql", self.url)).body(sql.to_owned()))
+            .await
     }
 
     /// `GET path`.
@@ -116,10 +116,10 @@ impl Door {
             request = request.header(name, value);
         }
         let response = request.send().await?;
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let status = response.status().as_u16();
         let text = response.text().await?;
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        Ok(Answer { status, headers, body })
+        Ok(Answer { status, body })
     }
 }
 

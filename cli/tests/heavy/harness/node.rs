@@ -44,11 +44,15 @@ impl Node {
     /// Starts a node and waits until both its doors are open.
     ///
     /// Called on the test's own thread: the kernel ends a node with the thread that started it.
-    pub(crate) async fn start(mut spec: Spec) -> Self {
+    pub(crate) async fn start(spec: Spec) -> Self {
         let mut process = command(&spec).spawn().expect("candor starts");
         let stdout = process.stdout.take().expect("standard output is a pipe");
         let ready = tokio::time::timeout(PATIENCE, ready_line(stdout)).await;
-        let node = Self { spec: spec.clone(), process, ended: false };
+        let node = Self {
+            spec: spec.clone(),
+            process,
+            ended: false,
+        };
         let Ok(Ok(line)) = ready else {
             panic!("{} is not ready: {}", spec.name, node.log_end());
         };
@@ -124,12 +128,23 @@ impl Drop for Node {
 }
 
 fn command(spec: &Spec) -> Command {
-    let log = OpenOptions::new().create(true).append(true).open(log_file(spec)).expect("a log file");
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(log_file(spec))
+        .expect("a log file");
     let mut command = candor();
-    command.args(["serve", "--stop-with-parent", "--name", &spec.name, "--data"]).arg(spec.dir.join(&spec.name));
+    command
+        .args(["serve", "--stop-with-parent", "--name", &spec.name, "--data"])
+        .arg(spec.dir.join(&spec.name));
     command.arg("--certs").arg(&spec.certs);
-    command.args(["--http", &spec.http.to_string(), "--link", &spec.link.to_string()]).args(&spec.options);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::from(log));
+    command
+        .args(["--http", &spec.http.to_string(), "--link", &spec.link.to_string()])
+        .args(&spec.options);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::from(log));
     command
 }
 
@@ -162,7 +177,10 @@ fn ready_line(stdout: ChildStdout) -> oneshot::Receiver<String> {
 
 /// HTTP and link of `candor n1 ready  http://127.0.0.1:7401  link 127.0.0.1:7501  data ./n1`.
 fn addresses(line: &str) -> (SocketAddr, SocketAddr) {
-    let after = |prefix: &str| line.split("  ").find_map(|part| part.strip_prefix(prefix)?.parse().ok());
+    let after = |prefix: &str| {
+        line.split("  ")
+            .find_map(|part| part.strip_prefix(prefix)?.parse().ok())
+    };
     match (after("http://"), after("link ")) {
         (Some(http), Some(link)) => (http, link),
         _ => panic!("this line names no addresses: {line}"),

@@ -52,7 +52,11 @@ impl Relay {
         let weather = Arc::<Weather>::default();
         let mut tasks = JoinSet::new();
         tasks.spawn(pass(front, target, weather.clone()));
-        Self { addr, weather, _tasks: tasks }
+        Self {
+            addr,
+            weather,
+            _tasks: tasks,
+        }
     }
 
     /// Where the dialling node is told to dial.
@@ -82,7 +86,9 @@ async fn pass(front: Arc<UdpSocket>, target: SocketAddr, weather: Arc<Weather>) 
     let mut readers = JoinSet::new();
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     loop {
-        let Ok((length, dialler)) = front.recv_from(&mut buffer).await else { continue };
+        let Ok((length, dialler)) = front.recv_from(&mut buffer).await else {
+            continue;
+        };
         if !flows.contains_key(&dialler) {
             let flow = Arc::new(bind().await);
             flow.connect(target).await.expect("loopback");

@@ -27,22 +27,44 @@ pub(super) struct Expected {
 impl Expected {
     pub(super) fn read(record: &str) -> Self {
         let lines: Vec<&str> = record.lines().map(str::trim_end).collect();
-        let head = lines.iter().position(|line| line.starts_with("query ")).expect("a query record");
+        let head = lines
+            .iter()
+            .position(|line| line.starts_with("query "))
+            .expect("a query record");
         let split = lines.iter().position(|line| *line == "----").expect("rows");
         let types = lines[head]["query ".len()..].trim().chars().collect();
         let query = lines[head + 1..split].join(" ");
-        let rows: Vec<String> = lines[split + 1..].iter().filter(|line| !line.is_empty()).map(|line| (*line).to_owned()).collect();
-        let limit = query.rsplit_once("limit ").and_then(|(_, rest)| rest.trim_end_matches(';').trim().parse().ok());
+        let rows: Vec<String> = lines[split + 1..]
+            .iter()
+            .filter(|line| !line.is_empty())
+            .map(|line| (*line).to_owned())
+            .collect();
+        let limit = query
+            .rsplit_once("limit ")
+            .and_then(|(_, rest)| rest.trim_end_matches(';').trim().parse().ok());
         // Orders by sums and dates, which may tie: revenue, value, price.
-        let order = query.rsplit_once("order by").map_or("", |(_, order)| order.trim_start());
-        let loose = ["revenue", "value", "o_totalprice"].iter().any(|word| order.starts_with(word));
-        Self { types, cut: limit == Some(rows.len()), rows, loose }
+        let order = query
+            .rsplit_once("order by")
+            .map_or("", |(_, order)| order.trim_start());
+        let loose = ["revenue", "value", "o_totalprice"]
+            .iter()
+            .any(|word| order.starts_with(word));
+        Self {
+            types,
+            cut: limit == Some(rows.len()),
+            rows,
+            loose,
+        }
     }
 
     /// # Errors
     /// The first difference, in words.
     pub(super) fn compare(&self, rows: &[Value]) -> Result<(), String> {
-        let enough = if self.cut { rows.len() >= self.rows.len() } else { rows.len() == self.rows.len() };
+        let enough = if self.cut {
+            rows.len() >= self.rows.len()
+        } else {
+            rows.len() == self.rows.len()
+        };
         if !enough {
             return Err(format!("{} rows instead of {}", rows.len(), self.rows.len()));
         }
@@ -53,7 +75,8 @@ impl Expected {
             theirs.sort();
         }
         for (index, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
-            self.compare_row(ours, theirs).map_err(|why| format!("row {index}: {why}\n  ours   {ours:?}\n  theirs {theirs}"))?;
+            self.compare_row(ours, theirs)
+                .map_err(|why| format!("row {index}: {why}\n  ours   {ours:?}\n  theirs {theirs}"))?;
         }
         Ok(())
     }
@@ -66,15 +89,27 @@ impl Expected {
         }
         let mut rest = format!("{line} ");
         for (index, (kind, cell)) in self.types.iter().zip(cells).enumerate() {
-            let cell = if index + 1 == cells.len() { cell.trim_end() } else { cell };
+            let cell = if index + 1 == cells.len() {
+                cell.trim_end()
+            } else {
+                cell
+            };
             let after = if *kind == 'R' {
-                rest.split_once(' ').filter(|(word, _)| close(cell, word)).map(|(_, after)| after)
+                rest.split_once(' ')
+                    .filter(|(word, _)| close(cell, word))
+                    .map(|(_, after)| after)
             } else {
                 rest.strip_prefix(cell).and_then(|after| after.strip_prefix(' '))
             };
-            rest = after.ok_or_else(|| format!("`{cell}` where `{rest}` begins"))?.to_owned();
+            rest = after
+                .ok_or_else(|| format!("`{cell}` where `{rest}` begins"))?
+                .to_owned();
         }
-        if rest.is_empty() { Ok(()) } else { Err(format!("`{rest}` is missing")) }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("`{rest}` is missing"))
+        }
     }
 }
 
@@ -96,12 +131,17 @@ mod tests {
     use super::*;
 
     fn record(order: &str, limit: &str) -> Expected {
-        Expected::read(&format!("query TIR\nselect a, b, c\nfrom t\norder by\n  {order}\n{limit};\n----\nUNITED KINGDOM 1 2.5\nFRANCE 2 1000000000000\n\n"))
+        Expected::read(&format!(
+            "query TIR\nselect a, b, c\nfrom t\norder by\n  {order}\n{limit};\n----\nUNITED KINGDOM 1 2.5\nFRANCE 2 1000000000000\n\n"
+        ))
     }
 
     #[test]
     fn differences_are_found() {
-        let right = [json!(["UNITED KINGDOM", 1, "2.500000"]), json!(["FRANCE", 2, "1000000000000.1"])];
+        let right = [
+            json!(["UNITED KINGDOM", 1, "2.500000"]),
+            json!(["FRANCE", 2, "1000000000000.1"]),
+        ];
         assert_eq!(record("a", "").compare(&right), Ok(()));
         for (row, wrong) in [
             (0, json!(["UNITED", 1, "2.5"])),
@@ -121,7 +161,11 @@ mod tests {
 
     #[test]
     fn only_a_limit_that_was_reached_lets_more_rows_follow() {
-        let three = [json!(["UNITED KINGDOM", 1, "2.5"]), json!(["FRANCE", 2, "1e12"]), json!(["X", 3, "3"])];
+        let three = [
+            json!(["UNITED KINGDOM", 1, "2.5"]),
+            json!(["FRANCE", 2, "1e12"]),
+            json!(["X", 3, "3"]),
+        ];
         assert_eq!(record("a", "limit 2").compare(&three), Ok(()));
         assert!(record("a", "limit 20").compare(&three).is_err());
         assert!(record("a", "").compare(&three).is_err());

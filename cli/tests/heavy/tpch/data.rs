@@ -15,8 +15,14 @@ use crate::harness::Cluster;
 
 /// Name and columns of each table, smaller ones first.
 const TABLES: [(&str, &str); 8] = [
-    ("region", "r_regionkey BIGINT PRIMARY KEY, r_name TEXT NOT NULL, r_comment TEXT NOT NULL"),
-    ("nation", "n_nationkey BIGINT PRIMARY KEY, n_name TEXT NOT NULL, n_regionkey BIGINT NOT NULL, n_comment TEXT NOT NULL"),
+    (
+        "region",
+        "r_regionkey BIGINT PRIMARY KEY, r_name TEXT NOT NULL, r_comment TEXT NOT NULL",
+    ),
+    (
+        "nation",
+        "n_nationkey BIGINT PRIMARY KEY, n_name TEXT NOT NULL, n_regionkey BIGINT NOT NULL, n_comment TEXT NOT NULL",
+    ),
     (
         "supplier",
         "s_suppkey BIGINT PRIMARY KEY, s_name TEXT NOT NULL, s_address TEXT NOT NULL, s_nationkey BIGINT NOT NULL, \
@@ -62,7 +68,12 @@ pub(super) async fn load(cluster: &Cluster, scale: f64) -> usize {
         door.run(&format!("CREATE TABLE {table} ({columns})")).await;
         let path = cluster.folder().join(format!("{table}.csv"));
         let rows = write(table, scale, &path);
-        let answer = door.ask(&format!("COPY {table} FROM '{}' (FORMAT csv, HEADER true)", path.display())).await;
+        let answer = door
+            .ask(&format!(
+                "COPY {table} FROM '{}' (FORMAT csv, HEADER true)",
+                path.display()
+            ))
+            .await;
         assert_eq!(answer.status, 200, "{table}: {answer:?}");
         assert_eq!(answer.body["results"][0]["rows_affected"], rows, "{table}: {answer:?}");
         all += rows;
@@ -72,14 +83,46 @@ pub(super) async fn load(cluster: &Cluster, scale: f64) -> usize {
 
 fn write(table: &str, scale: f64, path: &Path) -> usize {
     match table {
-        "region" => lines(path, RegionCsv::header(), RegionGenerator::new(scale, 1, 1).iter().map(RegionCsv::new)),
-        "nation" => lines(path, NationCsv::header(), NationGenerator::new(scale, 1, 1).iter().map(NationCsv::new)),
-        "supplier" => lines(path, SupplierCsv::header(), SupplierGenerator::new(scale, 1, 1).iter().map(SupplierCsv::new)),
-        "part" => lines(path, PartCsv::header(), PartGenerator::new(scale, 1, 1).iter().map(PartCsv::new)),
-        "partsupp" => lines(path, PartSuppCsv::header(), PartSuppGenerator::new(scale, 1, 1).iter().map(PartSuppCsv::new)),
-        "customer" => lines(path, CustomerCsv::header(), CustomerGenerator::new(scale, 1, 1).iter().map(CustomerCsv::new)),
-        "orders" => lines(path, OrderCsv::header(), OrderGenerator::new(scale, 1, 1).iter().map(OrderCsv::new)),
-        "lineitem" => lines(path, LineItemCsv::header(), LineItemGenerator::new(scale, 1, 1).iter().map(LineItemCsv::new)),
+        "region" => lines(
+            path,
+            RegionCsv::header(),
+            RegionGenerator::new(scale, 1, 1).iter().map(RegionCsv::new),
+        ),
+        "nation" => lines(
+            path,
+            NationCsv::header(),
+            NationGenerator::new(scale, 1, 1).iter().map(NationCsv::new),
+        ),
+        "supplier" => lines(
+            path,
+            SupplierCsv::header(),
+            SupplierGenerator::new(scale, 1, 1).iter().map(SupplierCsv::new),
+        ),
+        "part" => lines(
+            path,
+            PartCsv::header(),
+            PartGenerator::new(scale, 1, 1).iter().map(PartCsv::new),
+        ),
+        "partsupp" => lines(
+            path,
+            PartSuppCsv::header(),
+            PartSuppGenerator::new(scale, 1, 1).iter().map(PartSuppCsv::new),
+        ),
+        "customer" => lines(
+            path,
+            CustomerCsv::header(),
+            CustomerGenerator::new(scale, 1, 1).iter().map(CustomerCsv::new),
+        ),
+        "orders" => lines(
+            path,
+            OrderCsv::header(),
+            OrderGenerator::new(scale, 1, 1).iter().map(OrderCsv::new),
+        ),
+        "lineitem" => lines(
+            path,
+            LineItemCsv::header(),
+            LineItemGenerator::new(scale, 1, 1).iter().map(LineItemCsv::new),
+        ),
         other => panic!("no rows for {other}"),
     }
 }

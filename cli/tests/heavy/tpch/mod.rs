@@ -39,7 +39,9 @@ impl Conformance {
     }
 
     fn answer(&self, number: usize) -> PathBuf {
-        self.0.join(format!("datafusion/datafusion/sqllogictest/test_files/tpch/answers/q{number}.slt.part"))
+        self.0.join(format!(
+            "datafusion/datafusion/sqllogictest/test_files/tpch/answers/q{number}.slt.part"
+        ))
     }
 }
 
@@ -65,7 +67,11 @@ async fn s02_s03_s04_the_22_queries_are_answered_by_a_follower_within_30_seconds
             continue;
         }
         let receipt = answer.receipt(0);
-        assert_eq!((&receipt["node"], &receipt["role"]), (&"n3".into(), &"follower".into()), "Q{number}: {receipt}");
+        assert_eq!(
+            (&receipt["node"], &receipt["role"]),
+            (&"n3".into(), &"follower".into()),
+            "Q{number}: {receipt}"
+        );
         assert_eq!(receipt["bound_ms"], BOUND_MS, "Q{number}: {receipt}");
         let age = receipt["copy_age_ms"].as_u64().expect("an age");
         assert!(age < BOUND_MS, "Q{number}: {receipt}");
@@ -78,7 +84,12 @@ async fn s02_s03_s04_the_22_queries_are_answered_by_a_follower_within_30_seconds
         "{rows} rows loaded in {loaded:?}, level at n3 after {copied:?}, 22 queries in {:?}, oldest copy {oldest} ms",
         begun.elapsed() - copied
     );
-    assert!(faults.is_empty(), "{} of 22 queries fail:\n{}", faults.len(), faults.join("\n"));
+    assert!(
+        faults.is_empty(),
+        "{} of 22 queries fail:\n{}",
+        faults.len(),
+        faults.join("\n")
+    );
 }
 
 /// Runs one query file: its SELECT at n3 under the bound, what stands around it (the view of Q15) at n1.
@@ -86,8 +97,15 @@ async fn ask(cluster: &Cluster, text: &str) -> Answer {
     let (leader, follower) = (cluster.door(0), cluster.door(2));
     let fraction = 0.0001 / SCALE;
     let text = text.replace("0.0001 /* __TPCH_Q11_FRACTION__ */", &format!("{fraction}"));
-    let statements: Vec<&str> = text.split(';').map(str::trim).filter(|statement| !statement.is_empty()).collect();
-    let at = statements.iter().position(|statement| statement.starts_with("select")).expect("a query");
+    let statements: Vec<&str> = text
+        .split(';')
+        .map(str::trim)
+        .filter(|statement| !statement.is_empty())
+        .collect();
+    let at = statements
+        .iter()
+        .position(|statement| statement.starts_with("select"))
+        .expect("a query");
     let mut tails = format!("STALENESS {BOUND_MS}ms");
     for statement in &statements[..at] {
         let version = leader.run(statement).await;
