@@ -65,7 +65,7 @@ pub(super) async fn start(cfg: ClusterConfig) -> Result<Arc<Inner>, ClusterError
         let slot = match opened {
             Opened::Led(group, store) => inner.led_slot(group, store, folder)?,
             Opened::Collected(store) => inner.collected_slot(store, folder),
-            Opened::Empty => continue,
+            Opened::Empty | Opened::Nothing => continue,
         };
         inner.slots.write().insert(slot.name.clone(), slot);
     }
@@ -102,6 +102,7 @@ fn open(dir: &Path, node: &NodeName) -> Result<Data, ClusterError> {
     for folder in ranges::folders(dir)? {
         match ranges::open(&folder, node)? {
             Opened::Empty => fs::remove_dir_all(&folder).map_err(io_error("delete", &folder))?,
+            Opened::Nothing => ranges::clear_away(dir, &folder)?,
             Opened::Led(group, store) if folder == system_folder => system = Some((group, store)),
             opened => others.push((folder, opened)),
         }

@@ -42,6 +42,18 @@ pub(super) fn folders(data: &Path) -> Result<Vec<PathBuf>, ClusterError> {
     Ok(folders)
 }
 
+/// Moves a folder without a range out of the way, in case it means something to somebody.
+pub(super) fn clear_away(data: &Path, folder: &Path) -> Result<(), ClusterError> {
+    let away = move_away(
+        data,
+        folder,
+        SET_ASIDE,
+        &format!("no-range-{:08x}", random_u128() as u32),
+    )?;
+    tracing::warn!(folder = %folder.display(), kept = %away.display(), "the folder holds no range; moved aside");
+    Ok(())
+}
+
 /// Deletes what an interrupted removal left.
 pub(super) fn sweep(data: &Path) -> Result<(), ClusterError> {
     let removed = data.join(REMOVED);
@@ -57,6 +69,8 @@ pub(super) enum Opened {
     Collected(Arc<RangeStore>),
     /// Made, and then the process ended before anything was in it.
     Empty,
+    /// Not a range, or not yet.
+    Nothing,
 }
 
 /// Opens the range in a folder. It is led by this node if this node voted in it.
@@ -68,7 +82,10 @@ pub(super) fn open(folder: &Path, node: &NodeName) -> Result<Opened, ClusterErro
                 .map_or_else(String::new, |name| name.to_string_lossy().into()),
         )
     };
-    let store = RangeStore::open(folder).map_err(|source| storage(&name(), source))?;
+    let store = match RangeStore::open(folder) {
+        Err(StorageError::NoRange { .. }) => return Ok(Opened::Nothing),
+        opened => opened.map_err(|source| storage(&name(), source))?,
+    };
     if VoteFile::of(folder).read()?.is_some() {
         let group = Group::start(Arc::clone(&store), folder, node.clone())?;
         return Ok(Opened::Led(group, store));

@@ -212,3 +212,150 @@ fn raft(store: &RangeStore, source: raft::Error) -> ClusterError {
         source,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use candor_proto::{RangeId, RangeName};
+    use candor_storage::StoreOptions;
+    use candor_storage::disk::{CrashDisk, Faults};
+
+    use super::*;
+
+    const LOG: &str = "/log";
+
+    struct Bench {
+        votes: tempfile::TempDir,
+        disk: CrashDisk,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let bench = Self {
+                votes: tempfile::tempdir().expect("tempdir"),
+                disk: CrashDisk::new(1),
+            };
+            RangeStore::create_with(bench.options(), Path::new(LOG), &RangeName::new("main"), RangeId(7))
+                .expect("creates");
+            bench
+        }
+
+        fn options(&self) -> StoreOptions {
+            StoreOptions {
+                disk: Arc::new(self.disk.clone()),
+                ..StoreOptions::default()
+            }
+        }
+
+        fn start(&self) -> Group {
+            let store = RangeStore::open_with(self.options(), Path::new(LOG)).expect("opens");
+            Group::start(store, self.votes.path(), NodeName::new("n1")).expect("starts")
+        }
+    }
+
+    fn horizon(index: u64) -> RawRecord {
+        let record = Record::Horizon { index: LogIndex(index) };
+        record.encode().expect("encodes")
+    }
+
+    #[test]
+    fn each_start_wins_an_epoch_and_says_so_in_the_log() {
+        let bench = Bench::new();
+        for start in 1..=3 {
+            let group = bench.start();
+            assert!(group.leads());
+            assert_eq!(group.epoch(), Epoch(start));
+            let (last, _) = group.store.last();
+            assert_eq!(last, Position::new(Epoch(start), LogIndex(start)));
+            let entry = group
+                .store
+                .read(LogIndex(start - 1), last.index, 1 << 20)
+                .expect("reads")
+                .remove(0);
+            let elected = Record::LeaderElected {
+                node: NodeName::new("n1"),
+            };
+            assert_eq!(Record::decode(entry.kind, &entry.payload).expect("decodes"), elected);
+        }
+    }
+
+    #[test]
+    fn an_epoch_is_never_used_twice_though_its_entry_was_lost() {
+        let bench = Bench::new();
+        drop(bench.start());
+        // The vote for the next epoch was written, and then the process ended before its first entry.
+        VoteFile::of(bench.votes.path())
+            .write(Vote {
+                term: 5,
+                vote: SELF_VOTER,
+            })
+            .expect("writes");
+        assert_eq!(bench.start().epoch(), Epoch(6));
+        // A lost vote file leaves the log's own word.
+        std::fs::remove_file(bench.votes.path().join("raft.vote")).expect("removes");
+        assert_eq!(bench.start().epoch(), Epoch(7));
+    }
+
+    #[test]
+    fn many_proposals_share_one_fsync_and_keep_their_order() {
+        let bench = Bench::new();
+        let mut group = bench.start();
+        bench.disk.set_faults(Faults {
+            syncs_last: Some(1),
+            ..Faults::default()
+        });
+        let indexes: Vec<_> = (0..100).map(|_| group.propose(vec![horizon(1), horizon(1)])).collect();
+        let settled = group.settle().expect("one fsync is enough");
+        assert_eq!(indexes.first(), Some(&Some(LogIndex(3))));
+        assert_eq!(indexes.last(), Some(&Some(LogIndex(201))));
+        let applied: Vec<u64> = settled.outcomes.iter().map(|(index, _)| index.0).collect();
+        assert_eq!(applied, (2..=201).collect::<Vec<_>>());
+        assert!(group.propose(vec![horizon(1)]).is_some());
+        assert!(group.settle().is_err(), "the second fsync fails, and that is an error");
+    }
+
+    #[test]
+    fn nothing_acknowledged_is_lost_with_the_power() {
+        for seed in 0..20 {
+            let mut bench = Bench::new();
+            bench.disk = CrashDisk::new(seed);
+            RangeStore::create_with(bench.options(), Path::new(LOG), &RangeName::new("main"), RangeId(7))
+                .expect("creates");
+            let mut acknowledged = Vec::new();
+            for round in 0..5 {
+                let mut group = bench.start();
+                assert!(
+                    acknowledged
+                        .iter()
+                        .all(|(index, chain)| group.store.chain_at(*index) == Some(*chain))
+                );
+                bench.disk.set_faults(Faults {
+                    power_lasts: Some(seed % 7 + round),
+                    ..Faults::default()
+                });
+                while let Some(index) = group.propose(vec![horizon(1)]) {
+                    if group.settle().is_err() {
+                        break;
+                    }
+                    acknowledged.push((index, group.store.chain_at(index).expect("applied")));
+                }
+                drop(group);
+                bench.disk.restart();
+            }
+            assert!(!acknowledged.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_read_index_is_the_committed_tail() {
+        let bench = Bench::new();
+        let mut group = bench.start();
+        for index in 2..5 {
+            group.propose(vec![horizon(1)]);
+            group.settle().expect("settles");
+            group.read_index();
+            let settled = group.settle().expect("settles");
+            assert_eq!(settled.read, Some(Position::new(Epoch(1), LogIndex(index))));
+            assert!(settled.outcomes.is_empty());
+        }
+    }
+}

@@ -239,3 +239,64 @@ pub(crate) fn stop_process(range: &RangeName, error: &dyn std::error::Error) -> 
     tracing::error!(%range, "the log failed; this process stops, and a restart reads it again: {why}");
     std::process::abort()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::path::Path;
+    use std::process::Command as Process;
+
+    use candor_proto::{NodeName, RangeId};
+    use candor_storage::disk::{CrashDisk, Faults};
+    use candor_storage::{Record, StoreOptions};
+
+    use super::*;
+
+    /// Set in the process that is to stop.
+    const CHILD: &str = "CANDOR_TEST_FSYNC_FAILS";
+
+    /// The test runs itself once more in a process of its own, which must not outlive its fsync.
+    #[test]
+    fn a_failed_fsync_stops_the_process_before_anything_is_acknowledged() {
+        if std::env::var_os(CHILD).is_some() {
+            propose_on_a_disk_that_fails();
+            return;
+        }
+        let name = "raft_group::range_loop::tests::a_failed_fsync_stops_the_process_before_anything_is_acknowledged";
+        let child = Process::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", name, "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .expect("runs");
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(said.contains("first write acknowledged"), "{said}");
+        assert!(!said.contains("second write acknowledged"), "{said}");
+        assert_eq!(child.status.signal(), Some(6), "aborted: {:?}", child.status);
+    }
+
+    #[tokio::main(flavor = "current_thread")]
+    async fn propose_on_a_disk_that_fails() {
+        let votes = tempfile::tempdir().expect("tempdir");
+        let disk = CrashDisk::new(1);
+        let options = StoreOptions {
+            disk: Arc::new(disk.clone()),
+            ..StoreOptions::default()
+        };
+        let range = RangeName::new("main");
+        let store = RangeStore::create_with(options, Path::new("/log"), &range, RangeId(7)).expect("creates");
+        let group = Group::start(Arc::clone(&store), votes.path(), NodeName::new("n1")).expect("starts");
+        let handle = RangeHandle::spawn(group, store).expect("spawns");
+        let record = || Record::Horizon { index: LogIndex(1) }.encode().expect("encodes");
+        handle.propose(vec![record()]).await.expect("acknowledged");
+        println!("first write acknowledged");
+        disk.set_faults(Faults {
+            syncs_last: Some(0),
+            ..Faults::default()
+        });
+        if handle.propose(vec![record()]).await.is_ok() {
+            println!("second write acknowledged");
+        }
+        // A range that only refused would end here, with another status.
+        std::process::exit(0);
+    }
+}
