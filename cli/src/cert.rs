@@ -77,5 +77,7 @@ fn issue(args: &IssueArgs) -> Result<String, certs::CertError> {
     let out = args.out.as_ref().unwrap_or(&args.dir);
     certs::issue(&args.dir, &node, &args.hosts, out)?;
     let dir = out.display();
-    Ok(format!("{dir}/{node}.pem and .key are {node}'s; it needs {dir}/ca.pem too"))
+    Ok(format!(
+        "{dir}/{node}.pem and .key are {node}'s; it needs {dir}/ca.pem too"
+    ))
 }

@@ -78,7 +78,9 @@ enum Folder {
 impl Folder {
     fn open(dir: Option<PathBuf>, executable: &Path) -> Result<Self, DemoError> {
         let Some(dir) = dir else {
-            return TidyFolder::create(executable).map(Self::Temporary).map_err(DemoError::Folder);
+            return TidyFolder::create(executable)
+                .map(Self::Temporary)
+                .map_err(DemoError::Folder);
         };
         std::fs::create_dir_all(&dir).map_err(DemoError::Folder)?;
         let mut entries = std::fs::read_dir(&dir).map_err(DemoError::Folder)?;
@@ -130,7 +132,11 @@ pub(crate) async fn run(args: DemoArgs) -> Exit {
 
 fn refuse(error: &DemoError) -> Exit {
     eprintln!("error: {}", crate::sentence(error));
-    if matches!(error, DemoError::NotEmpty(_)) { Exit::Usage } else { Exit::Failed }
+    if matches!(error, DemoError::NotEmpty(_)) {
+        Exit::Usage
+    } else {
+        Exit::Failed
+    }
 }
 
 async fn with_nodes(specs: Vec<Spec>, stop: Arc<AtomicBool>) -> Exit {
@@ -183,7 +189,11 @@ async fn shell(cluster: &Arc<Cluster>, stop: &Arc<AtomicBool>) -> Exit {
         stop: stop.clone(),
     };
     let mut shell = Shell::new(connection, options);
-    if terminal { shell.run_terminal().await } else { shell.run_stdin().await }
+    if terminal {
+        shell.run_terminal().await
+    } else {
+        shell.run_stdin().await
+    }
 }
 
 /// Each node's URL, a line to try from another window, and where the shell is.
@@ -191,7 +201,10 @@ fn greet(nodes: &[(String, String)], shell_on: &str) {
     for (index, (name, url)) in nodes.iter().enumerate() {
         println!("{name}  {url}  {}", if index == 0 { "leads" } else { "follows" });
     }
-    let url = nodes.iter().find(|(name, _)| name == shell_on).map_or("", |(_, url)| url);
+    let url = nodes
+        .iter()
+        .find(|(name, _)| name == shell_on)
+        .map_or("", |(_, url)| url);
     println!();
     println!(
         "curl --location-trusted {url}/sql -H 'Candor-Namespace: {main}' -H 'Candor-Database: {main}' \

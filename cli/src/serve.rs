@@ -44,7 +44,8 @@ pub(crate) async fn run(args: ServeArgs) -> Exit {
 }
 
 async fn serve(config: ServeConfig, with_parent: bool) -> Exit {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
         eprintln!("error: the system takes no signal handlers");
         return Exit::Failed;
     };
@@ -56,7 +57,10 @@ async fn serve(config: ServeConfig, with_parent: bool) -> Exit {
             return Exit::Unreachable;
         }
     };
-    println!("{}", ready_line(name.as_str(), server.http_addr(), server.link_addr(), &data));
+    println!(
+        "{}",
+        ready_line(name.as_str(), server.http_addr(), server.link_addr(), &data)
+    );
     let exit = tokio::select! {
         _ = terminate.recv() => Exit::Fine,
         _ = interrupt.recv() => Exit::Fine,
@@ -80,7 +84,10 @@ pub(crate) fn parse_ready_line(line: &str) -> Option<(SocketAddr, Option<SocketA
     let mut parts = line.split("  ");
     parts.next()?.strip_prefix("candor ")?.strip_suffix(" ready")?;
     let http = parts.next()?.strip_prefix("http://")?.parse().ok()?;
-    let link = parts.next().and_then(|part| part.strip_prefix("link ")).and_then(|addr| addr.parse().ok());
+    let link = parts
+        .next()
+        .and_then(|part| part.strip_prefix("link "))
+        .and_then(|addr| addr.parse().ok());
     Some((http, link))
 }
 
@@ -136,11 +143,20 @@ mod tests {
 
     #[test]
     fn whoever_waits_can_read_the_ports() {
-        let (http, link) = ("127.0.0.1:7401".parse().expect("http"), "127.0.0.1:7501".parse().expect("link"));
+        let (http, link) = (
+            "127.0.0.1:7401".parse().expect("http"),
+            "127.0.0.1:7501".parse().expect("link"),
+        );
         let line = ready_line("n1", http, Some(link), Path::new("a  folder"));
-        assert_eq!(line, "candor n1 ready  http://127.0.0.1:7401  link 127.0.0.1:7501  data a  folder");
+        assert_eq!(
+            line,
+            "candor n1 ready  http://127.0.0.1:7401  link 127.0.0.1:7501  data a  folder"
+        );
         assert_eq!(parse_ready_line(&line), Some((http, Some(link))));
-        assert_eq!(parse_ready_line(&ready_line("n1", http, None, Path::new("d"))), Some((http, None)));
+        assert_eq!(
+            parse_ready_line(&ready_line("n1", http, None, Path::new("d"))),
+            Some((http, None))
+        );
         assert_eq!(parse_ready_line("something else"), None);
     }
 }

@@ -152,7 +152,9 @@ impl Shell {
         let mut editor = editor::editor(self.names.clone(), self.stop.clone(), self.output.color());
         let exit = loop {
             self.print_notices();
-            let prompt = ShellPrompt { text: self.connection.prompt() };
+            let prompt = ShellPrompt {
+                text: self.connection.prompt(),
+            };
             // The editor waits for keys on this thread; links, timers and signals go on on the others.
             let read = tokio::task::block_in_place(|| editor.read_line(&prompt));
             match read {
@@ -286,20 +288,26 @@ impl Shell {
     async fn execute(&mut self, text: &str) -> Option<Result<Answer, ClientError>> {
         let spinner = self.output.spinner();
         let stop = self.stop.clone();
+        let is_copy = commands::verb(text).eq_ignore_ascii_case("copy");
+        let mut ask = (is_copy && spinner.is_wanted()).then(|| self.connection.ask());
         let running = self.connection.execute(text);
         tokio::pin!(running);
         let begun = Instant::now();
         let mut shown = false;
+        let mut asking = None;
         let answer = loop {
             tokio::select! {
                 answer = &mut running => break Some(answer),
                 () = interrupted(&stop) => break None,
                 () = tokio::time::sleep_until((begun + SPINNER_AFTER).into()), if !shown => {
                     spinner.show(commands::verb(text));
+                    asking = ask.take().map(|ask| ask.spawn(spinner.clone()));
                     shown = true;
                 }
             }
         };
+        // Asking ends with the answer.
+        drop(asking);
         spinner.clear();
         answer
     }

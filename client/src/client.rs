@@ -9,6 +9,7 @@ use candor_proto::{LogIndex, RangeName};
 use serde_json::Value;
 
 use crate::call::Run;
+use crate::progress::standing_headers;
 use crate::raw::{Format, RawAnswer, RowStream};
 use crate::session::{Session, initial};
 use crate::wire::{self, Script, SessionRef};
@@ -60,6 +61,7 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             // Nodes are dialled where the cluster says they are.
             .no_proxy()
+            .default_headers(standing_headers(&config)?)
             .tcp_nodelay(true)
             .connect_timeout(CONNECT_TIME_MAX.min(config.deadline))
             .build()

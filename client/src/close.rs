@@ -17,7 +17,12 @@ impl Client {
         let mut session = session.lock().await;
         if let Some(id) = session.id.clone() {
             let url = format!("http://{}/session", self.inner.home().address);
-            let request = self.inner.http.delete(url).header(wire::SESSION, id).timeout(CLOSE_TIME_MAX);
+            let request = self
+                .inner
+                .http
+                .delete(url)
+                .header(wire::SESSION, id)
+                .timeout(CLOSE_TIME_MAX);
             // Whatever came of it: the session is not used again.
             let _ = request.send().await;
         }

@@ -32,6 +32,9 @@ pub struct Config {
     pub staleness: Option<Duration>,
     /// `SET staleness_fallback = 'leader'`: a freshness read that no follower can answer goes to the leader.
     pub fallback_to_leader: bool,
+    /// A name for this client's requests, so that [`Client::copy_progress`](crate::Client::copy_progress) can ask about the
+    /// one that runs. Letters, digits and `-`; calls of a client with a session run one after the other, so one is enough.
+    pub request_id: Option<String>,
     /// Further settings, as `SET name = 'value'` would make them.
     pub settings: Vec<(String, String)>,
 }
@@ -45,6 +48,7 @@ impl Default for Config {
             session: false,
             staleness: None,
             fallback_to_leader: false,
+            request_id: None,
             settings: Vec::new(),
         }
     }

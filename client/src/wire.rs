@@ -150,7 +150,7 @@ fn setting_text(name: &str, setting: &Value) -> String {
     }
 }
 
-fn value(what: &str, text: &str) -> Result<HeaderValue, ClientError> {
+pub(crate) fn value(what: &str, text: &str) -> Result<HeaderValue, ClientError> {
     HeaderValue::from_str(text).map_err(|_| ClientError::BadRequest {
         what: format!("{what} {text:?}"),
         why: "it does not fit into a header".to_owned(),

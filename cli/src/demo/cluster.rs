@@ -97,12 +97,21 @@ impl Cluster {
             })
             .collect();
         let relays = relays(&slots).await?;
-        Ok(Arc::new(Self { slots: Mutex::new(slots), relays, notices: SyncMutex::default() }))
+        Ok(Arc::new(Self {
+            slots: Mutex::new(slots),
+            relays,
+            notices: SyncMutex::default(),
+        }))
     }
 
     /// Names and URLs, the first one the leader's.
     pub(crate) async fn urls(&self) -> Vec<(String, String)> {
-        self.slots.lock().await.iter().map(|slot| (slot.name.clone(), slot.url.clone())).collect()
+        self.slots
+            .lock()
+            .await
+            .iter()
+            .map(|slot| (slot.name.clone(), slot.url.clone()))
+            .collect()
     }
 
     /// Where the node at index `from` dials the one at index `to`.
@@ -175,11 +184,23 @@ impl Cluster {
             }
             Action::Lag { span, delay } => {
                 slot.weather.delay(delay);
-                self.later(slot, Timer::Lag, span, Action::Lag { span: None, delay: Duration::ZERO });
+                self.later(
+                    slot,
+                    Timer::Lag,
+                    span,
+                    Action::Lag {
+                        span: None,
+                        delay: Duration::ZERO,
+                    },
+                );
                 if delay.is_zero() {
                     return Ok(format!("{node} has no delay"));
                 }
-                format!("packets to and from {node} take {} longer{}", span_text(delay), until(span, "is quick again"))
+                format!(
+                    "packets to and from {node} take {} longer{}",
+                    span_text(delay),
+                    until(span, "is quick again")
+                )
             }
             Action::Partition { span } => {
                 slot.weather.drop_all(true);
@@ -194,7 +215,10 @@ impl Cluster {
                         cluster.notice(format!("{name} is connected again"));
                     });
                 }
-                format!("packets to and from {node} are dropped{}", until(span, "is connected again"))
+                format!(
+                    "packets to and from {node} are dropped{}",
+                    until(span, "is connected again")
+                )
             }
         })
     }
@@ -212,11 +236,16 @@ impl Cluster {
 
     async fn undo(&self, timer: Timer, action: Action, name: &str) {
         let mut slots = self.slots.lock().await;
-        let Some(slot) = slots.iter_mut().find(|slot| slot.name == name) else { return };
+        let Some(slot) = slots.iter_mut().find(|slot| slot.name == name) else {
+            return;
+        };
         slot.timers.remove(&timer);
         let done = match action {
             Action::Start => slot.start().await.map(|()| "is started again"),
-            Action::Resume => slot.running().and_then(|process| Ok(process.resume()?)).map(|()| "goes on"),
+            Action::Resume => slot
+                .running()
+                .and_then(|process| Ok(process.resume()?))
+                .map(|()| "goes on"),
             _ => {
                 slot.weather.delay(Duration::ZERO);
                 Ok("is quick again")
@@ -303,7 +332,9 @@ async fn relays(slots: &[Slot]) -> Result<BTreeMap<(usize, usize), Relay>, Clust
     let mut relays = BTreeMap::new();
     for (from, dialler) in slots.iter().enumerate() {
         for (to, dialled) in slots.iter().enumerate() {
-            let State::Running(process) = &dialled.state else { continue };
+            let State::Running(process) = &dialled.state else {
+                continue;
+            };
             if from == to {
                 continue;
             }
@@ -318,5 +349,6 @@ async fn relays(slots: &[Slot]) -> Result<BTreeMap<(usize, usize), Relay>, Clust
 }
 
 fn until(span: Option<Duration>, then: &str) -> String {
-    span.map(|span| format!("; it {then} in {}", span_text(span))).unwrap_or_default()
+    span.map(|span| format!("; it {then} in {}", span_text(span)))
+        .unwrap_or_default()
 }

@@ -50,23 +50,41 @@ impl DemoCommand {
         let Some((node, times)) = rest.split_first() else {
             return Err(USAGE.to_owned());
         };
-        let times = times.iter().map(|text| crate::span::parse(text)).collect::<Result<Vec<_>, _>>()?;
+        let times = times
+            .iter()
+            .map(|text| crate::span::parse(text))
+            .collect::<Result<Vec<_>, _>>()?;
         let action = match (*verb, times.as_slice()) {
-            ("kill", [] | [_]) => Action::Kill { back_after: times.first().copied() },
+            ("kill", [] | [_]) => Action::Kill {
+                back_after: times.first().copied(),
+            },
             ("start", []) => Action::Start,
-            ("pause", [] | [_]) => Action::Pause { span: times.first().copied() },
+            ("pause", [] | [_]) => Action::Pause {
+                span: times.first().copied(),
+            },
             ("resume", []) => Action::Resume,
-            ("partition", [] | [_]) => Action::Partition { span: times.first().copied() },
+            ("partition", [] | [_]) => Action::Partition {
+                span: times.first().copied(),
+            },
             ("lag", [] | [_] | [_, _]) => {
                 let delay = times.get(1).copied().unwrap_or(LAG_DELAY);
                 if delay > LAG_DELAY_MAX {
-                    return Err(format!("a delay is at most {} s; `\\demo partition` drops packets", LAG_DELAY_MAX.as_secs()));
+                    return Err(format!(
+                        "a delay is at most {} s; `\\demo partition` drops packets",
+                        LAG_DELAY_MAX.as_secs()
+                    ));
                 }
-                Action::Lag { span: times.first().copied(), delay }
+                Action::Lag {
+                    span: times.first().copied(),
+                    delay,
+                }
             }
             _ => return Err(USAGE.to_owned()),
         };
-        Ok(Self::Do { action, node: (*node).to_owned() })
+        Ok(Self::Do {
+            action,
+            node: (*node).to_owned(),
+        })
     }
 }
 
@@ -91,10 +109,19 @@ mod tests {
         assert_eq!(action(&["kill", "n3", "10s"]), Action::Kill { back_after: ten });
         assert_eq!(action(&["pause", "n3", "10s"]), Action::Pause { span: ten });
         assert_eq!(action(&["partition", "n3", "10s"]), Action::Partition { span: ten });
-        assert_eq!(action(&["lag", "n3", "10s"]), Action::Lag { span: ten, delay: LAG_DELAY });
+        assert_eq!(
+            action(&["lag", "n3", "10s"]),
+            Action::Lag {
+                span: ten,
+                delay: LAG_DELAY
+            }
+        );
         assert_eq!(
             action(&["lag", "n3", "10s", "250ms"]),
-            Action::Lag { span: ten, delay: Duration::from_millis(250) }
+            Action::Lag {
+                span: ten,
+                delay: Duration::from_millis(250)
+            }
         );
         assert_eq!(action(&["resume", "n3"]), Action::Resume);
         assert_eq!(DemoCommand::parse(&[]), Ok(DemoCommand::Status));

@@ -35,7 +35,12 @@ pub(crate) fn choose(kind: Kind, first: u16, count: usize) -> Option<(Vec<u16>, 
     choose_with(first, count, |port| kind.is_free(port), kind.word())
 }
 
-fn choose_with(first: u16, count: usize, is_free: impl Fn(u16) -> bool, word: &str) -> Option<(Vec<u16>, Option<String>)> {
+fn choose_with(
+    first: u16,
+    count: usize,
+    is_free: impl Fn(u16) -> bool,
+    word: &str,
+) -> Option<(Vec<u16>, Option<String>)> {
     if first == 0 {
         return Some((vec![0; count], None));
     }
@@ -44,7 +49,11 @@ fn choose_with(first: u16, count: usize, is_free: impl Fn(u16) -> bool, word: &s
         if free.len() == count {
             break;
         }
-        if is_free(port) { free.push(port) } else { taken.push(port) }
+        if is_free(port) {
+            free.push(port);
+        } else {
+            taken.push(port);
+        }
     }
     if free.len() < count {
         return None;
@@ -60,7 +69,10 @@ mod tests {
 
     #[test]
     fn taken_ports_are_skipped_and_said() {
-        assert_eq!(choose_with(7401, 3, |_| true, "HTTP"), Some((vec![7401, 7402, 7403], None)));
+        assert_eq!(
+            choose_with(7401, 3, |_| true, "HTTP"),
+            Some((vec![7401, 7402, 7403], None))
+        );
         assert_eq!(
             choose_with(7401, 3, |port| port != 7402, "HTTP"),
             Some((

@@ -67,8 +67,15 @@ impl Process {
     /// # Errors
     /// When it cannot be started, ends, or is not ready in time; nothing is left running then.
     pub(crate) async fn start(spec: Spec) -> Result<Self, ProcessError> {
-        let failed = |source| ProcessError::Spawn { name: spec.name.clone(), source };
-        let log = OpenOptions::new().create(true).append(true).open(spec.log_file()).map_err(failed)?;
+        let failed = |source| ProcessError::Spawn {
+            name: spec.name.clone(),
+            source,
+        };
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(spec.log_file())
+            .map_err(failed)?;
         let mut child = Command::new(&spec.executable)
             .args(spec.arguments())
             // The node watches its input, and the demo holds the other end for as long as it lives.
@@ -96,7 +103,12 @@ impl Process {
         let (http, link) = match tokio::time::timeout(READY_WAIT, ready).await {
             Ok(Some((http, Some(link)))) => (http, link),
             Ok(_) => return Err(ended(&spec)),
-            Err(_) => return Err(ProcessError::Late { log: spec.log_tail(), name: spec.name.clone() }),
+            Err(_) => {
+                return Err(ProcessError::Late {
+                    log: spec.log_tail(),
+                    name: spec.name.clone(),
+                });
+            }
         };
         // The pipe stays open, or a node that ever wrote another line would fail.
         tokio::spawn(async move {
@@ -106,7 +118,14 @@ impl Process {
         });
         // Should it be started again, then at the same addresses: others know them.
         let spec = Spec { http, link, ..spec };
-        Ok(Self { spec, child, pid, http, link, paused: false })
+        Ok(Self {
+            spec,
+            child,
+            pid,
+            http,
+            link,
+            paused: false,
+        })
     }
 
     /// What it takes to start it again.
@@ -158,8 +177,10 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) -> Result<(), ProcessError> {
-        kill_process(self.pid, signal)
-            .map_err(|error| ProcessError::Signal { name: self.spec.name.clone(), source: error.into() })
+        kill_process(self.pid, signal).map_err(|error| ProcessError::Signal {
+            name: self.spec.name.clone(),
+            source: error.into(),
+        })
     }
 }
 
@@ -186,12 +207,19 @@ impl Spec {
 }
 
 fn ended(spec: &Spec) -> ProcessError {
-    ProcessError::Ended { log: spec.log_tail(), name: spec.name.clone() }
+    ProcessError::Ended {
+        log: spec.log_tail(),
+        name: spec.name.clone(),
+    }
 }
 
 fn log_tail(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     let tail = &lines[lines.len().saturating_sub(LOG_LINES)..];
-    if tail.is_empty() { String::new() } else { format!("; its log ends: {}", tail.join(" / ")) }
+    if tail.is_empty() {
+        String::new()
+    } else {
+        format!("; its log ends: {}", tail.join(" / "))
+    }
 }

@@ -130,7 +130,11 @@ impl Intake {
         }
         let due = Instant::now() + self.ends.delay();
         // Full: dropped, as a network would.
-        let _ = self.queue.try_send(Packet { due, bytes: bytes.to_vec(), to });
+        let _ = self.queue.try_send(Packet {
+            due,
+            bytes: bytes.to_vec(),
+            to,
+        });
     }
 }
 
@@ -213,7 +217,10 @@ mod tests {
 
     async fn answer(dialler: &UdpSocket, wait: Duration) -> Option<Vec<u8>> {
         let mut buffer = [0; 64];
-        let length = tokio::time::timeout(wait, dialler.recv(&mut buffer)).await.ok()?.expect("received");
+        let length = tokio::time::timeout(wait, dialler.recv(&mut buffer))
+            .await
+            .ok()?
+            .expect("received");
         Some(buffer[..length].to_vec())
     }
 
@@ -266,7 +273,10 @@ mod tests {
         let back = UdpSocket::bind(target).await.expect("the port is free again");
         dialler.send(b"heard").await.expect("sent");
         let mut buffer = [0; 64];
-        let (length, _) = tokio::time::timeout(LONG, back.recv_from(&mut buffer)).await.expect("in time").expect("received");
+        let (length, _) = tokio::time::timeout(LONG, back.recv_from(&mut buffer))
+            .await
+            .expect("in time")
+            .expect("received");
         assert_eq!(&buffer[..length], b"heard");
     }
 }

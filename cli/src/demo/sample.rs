@@ -48,7 +48,10 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 
@@ -78,12 +81,21 @@ pub(crate) fn tables() -> [Sample; 4] {
         Sample {
             define: "DEFINE COLLECTION orders (id BIGINT PRIMARY KEY, account BIGINT NOT NULL, item TEXT NOT NULL, \
                      quantity INTEGER NOT NULL, total NUMERIC(12, 2) NOT NULL, placed TIMESTAMP NOT NULL)",
-            insert: insert("orders", "id, account, item, quantity, total, placed", ORDERS, |row, id| {
-                let (item, price) = dice.pick(&PRICES);
-                let (account, quantity) = (1 + dice.roll(ACCOUNTS), 1 + dice.roll(4));
-                let placed = timestamp(OPENED + id * 2_040 + dice.roll(1_800));
-                let _ = write!(row, "{id}, {account}, '{item}', {quantity}, {}, TIMESTAMP '{placed}'", cents(price * quantity));
-            }),
+            insert: insert(
+                "orders",
+                "id, account, item, quantity, total, placed",
+                ORDERS,
+                |row, id| {
+                    let (item, price) = dice.pick(&PRICES);
+                    let (account, quantity) = (1 + dice.roll(ACCOUNTS), 1 + dice.roll(4));
+                    let placed = timestamp(OPENED + id * 2_040 + dice.roll(1_800));
+                    let _ = write!(
+                        row,
+                        "{id}, {account}, '{item}', {quantity}, {}, TIMESTAMP '{placed}'",
+                        cents(price * quantity)
+                    );
+                },
+            ),
         },
         Sample {
             define: "DEFINE COLLECTION events (id BIGINT PRIMARY KEY, at BIGINT NOT NULL, kind TEXT NOT NULL, order_id BIGINT NOT NULL)",
@@ -119,9 +131,18 @@ fn timestamp(seconds: u64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", rest / 3_600, rest / 60 % 60, rest % 60)
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
+        rest / 3_600,
+        rest / 60 % 60,
+        rest % 60
+    )
 }
 
 #[cfg(test)]
@@ -134,7 +155,12 @@ mod tests {
         for (a, b) in one.iter().zip(&two) {
             assert_eq!(a.insert, b.insert, "{}", a.define);
         }
-        assert!(one.iter().map(|table| table.insert.matches("), (").count() + 1).sum::<usize>() > 700);
+        assert!(
+            one.iter()
+                .map(|table| table.insert.matches("), (").count() + 1)
+                .sum::<usize>()
+                > 700
+        );
     }
 
     #[test]

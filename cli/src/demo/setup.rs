@@ -49,15 +49,31 @@ impl Setup {
             ..Config::default()
         };
         match Client::connect(url, config) {
-            Ok(client) => Ok(Self { node: node.to_owned(), client }),
-            Err(source) => Err(SetupError { node: node.to_owned(), statement: "connect".to_owned(), source }),
+            Ok(client) => Ok(Self {
+                node: node.to_owned(),
+                client,
+            }),
+            Err(source) => Err(SetupError {
+                node: node.to_owned(),
+                statement: "connect".to_owned(),
+                source,
+            }),
         }
     }
 
     async fn run(&self, statement: &str) -> Result<Option<LogIndex>, SetupError> {
         match self.client.execute(statement, &[]).await {
-            Ok(answer) => Ok(answer.results.iter().filter_map(|result| result.receipt.as_ref()).map(|r| r.version).max()),
-            Err(source) => Err(SetupError { node: self.node.clone(), statement: short(statement), source }),
+            Ok(answer) => Ok(answer
+                .results
+                .iter()
+                .filter_map(|result| result.receipt.as_ref())
+                .map(|r| r.version)
+                .max()),
+            Err(source) => Err(SetupError {
+                node: self.node.clone(),
+                statement: short(statement),
+                source,
+            }),
         }
     }
 
@@ -80,16 +96,22 @@ impl Setup {
 /// The first statement that fails, and where.
 pub(crate) async fn run(cluster: &Cluster) -> Result<(), SetupError> {
     let nodes = cluster.urls().await;
-    let Some((leader, leader_url)) = nodes.first() else { return Ok(()) };
+    let Some((leader, leader_url)) = nodes.first() else {
+        return Ok(());
+    };
     let first = Setup::connect(leader, leader_url, false)?;
     first.run(&format!("DEFINE NAMESPACE {MAIN}")).await?;
-    first.run(&format!("USE NAMESPACE {MAIN}; DEFINE DATABASE {MAIN}")).await?;
+    first
+        .run(&format!("USE NAMESPACE {MAIN}; DEFINE DATABASE {MAIN}"))
+        .await?;
     declare_peers(cluster, &nodes).await?;
     let version = fill(leader, leader_url).await?;
     for (name, url) in &nodes[1..] {
         let follower = Setup::connect(name, url, true)?;
         let count = format!("SELECT count(*) FROM {}", sample::LAST_TABLE);
-        follower.run_once_known(&format!("{count} AT LEAST VERSION {version} WAIT 5s")).await?;
+        follower
+            .run_once_known(&format!("{count} AT LEAST VERSION {version} WAIT 5s"))
+            .await?;
         follower.run_once_known(&format!("{count} STALENESS 30s")).await?;
         follower.run_once_known(&format!("{count} ANSWERED BY LEADER")).await?;
     }
@@ -101,10 +123,15 @@ async fn declare_peers(cluster: &Cluster, nodes: &[(String, String)]) -> Result<
     for (from, (name, url)) in nodes.iter().enumerate() {
         let node = Setup::connect(name, url, false)?;
         for (to, (peer, peer_url)) in nodes.iter().enumerate() {
-            let Some(link) = cluster.link_between(from, to) else { continue };
+            let Some(link) = cluster.link_between(from, to) else {
+                continue;
+            };
             let http = peer_url.trim_start_matches("http://");
             let role = if to == 0 { "writable" } else { "readable" };
-            node.run(&format!("DEFINE REPLICA {peer} AT '{link}' HTTP AT '{http}' ROLES {role}")).await?;
+            node.run(&format!(
+                "DEFINE REPLICA {peer} AT '{link}' HTTP AT '{http}' ROLES {role}"
+            ))
+            .await?;
         }
     }
     Ok(())

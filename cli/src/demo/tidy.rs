@@ -32,7 +32,11 @@ impl TidyFolder {
     pub(crate) fn create(executable: &Path) -> io::Result<Self> {
         let path = tempfile::Builder::new().prefix("candor-demo-").tempdir()?.keep();
         match Self::watch(executable, &path) {
-            Ok((held, tidy)) => Ok(Self { path, held: Some(held), tidy }),
+            Ok((held, tidy)) => Ok(Self {
+                path,
+                held: Some(held),
+                tidy,
+            }),
             Err(error) => {
                 fs::remove_dir_all(&path)?;
                 Err(error)
@@ -64,14 +68,21 @@ impl TidyFolder {
     pub(crate) fn remove(mut self) -> io::Result<()> {
         self.held = None;
         let status = self.tidy.wait()?;
-        if status.success() { Ok(()) } else { Err(io::Error::other(format!("{} is left", self.path.display()))) }
+        if status.success() {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("{} is left", self.path.display())))
+        }
     }
 }
 
 /// The process itself: `candor tidy DIR`.
 pub(crate) async fn run(dir: &Path) -> Exit {
     // A signal that is meant for the demo must not end what cleans up after it.
-    let signals = [tokio::signal::unix::SignalKind::terminate(), tokio::signal::unix::SignalKind::hangup()];
+    let signals = [
+        tokio::signal::unix::SignalKind::terminate(),
+        tokio::signal::unix::SignalKind::hangup(),
+    ];
     let _ignored = signals.map(|kind| tokio::signal::unix::signal(kind));
     let mut stdin = tokio::io::stdin();
     let mut nothing = [0; 16];

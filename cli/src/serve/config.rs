@@ -99,9 +99,15 @@ pub(crate) enum ConfigError {
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
     #[error("{}: {}", path.display(), source.to_string().trim_end())]
-    Parse { path: PathBuf, source: Box<toml::de::Error> },
+    Parse {
+        path: PathBuf,
+        source: Box<toml::de::Error>,
+    },
     #[error("`{option}` is missing: give --{option}, {variable}, or `{option} = …` in the file")]
-    Missing { option: &'static str, variable: &'static str },
+    Missing {
+        option: &'static str,
+        variable: &'static str,
+    },
     #[error("`{option}`: {reason}")]
     Value { option: &'static str, reason: String },
 }
@@ -120,7 +126,10 @@ impl ServeArgs {
     }
 
     fn over(self, file: File) -> Result<ServeConfig, ConfigError> {
-        let name = self.name.or(file.name).ok_or(ConfigError::Missing { option: "name", variable: "CANDOR_NAME" })?;
+        let name = self.name.or(file.name).ok_or(ConfigError::Missing {
+            option: "name",
+            variable: "CANDOR_NAME",
+        })?;
         if !is_name(&name) {
             let reason = format!(
                 "`{name}` is not a name: lower-case letters, digits, `-` and `_` between them, at most {} of all",
@@ -128,18 +137,34 @@ impl ServeArgs {
             );
             return Err(ConfigError::Value { option: "name", reason });
         }
-        let data = self.data.or(file.data).ok_or(ConfigError::Missing { option: "data", variable: "CANDOR_DATA" })?;
-        let awareness = span("awareness", self.awareness.or(file.awareness), limits::AWARENESS_INTERVAL)?;
+        let data = self.data.or(file.data).ok_or(ConfigError::Missing {
+            option: "data",
+            variable: "CANDOR_DATA",
+        })?;
+        let awareness = span(
+            "awareness",
+            self.awareness.or(file.awareness),
+            limits::AWARENESS_INTERVAL,
+        )?;
         let (shortest, longest) = limits::AWARENESS_INTERVAL_RANGE;
         if !(shortest..=longest).contains(&awareness) {
             let reason = format!("{awareness:?} is not between {shortest:?} and {longest:?}");
-            return Err(ConfigError::Value { option: "awareness", reason });
+            return Err(ConfigError::Value {
+                option: "awareness",
+                reason,
+            });
         }
         Ok(ServeConfig {
             name: NodeName::new(name),
             data,
-            http: self.http.or(file.http).unwrap_or(SocketAddr::from(([127, 0, 0, 1], HTTP_PORT))),
-            link: self.link.or(file.link).unwrap_or(SocketAddr::from(([127, 0, 0, 1], LINK_PORT))),
+            http: self
+                .http
+                .or(file.http)
+                .unwrap_or(SocketAddr::from(([127, 0, 0, 1], HTTP_PORT))),
+            link: self
+                .link
+                .or(file.link)
+                .unwrap_or(SocketAddr::from(([127, 0, 0, 1], LINK_PORT))),
             certs: self.certs.or(file.certs),
             awareness,
             region: self.region.or(file.region),
@@ -148,7 +173,10 @@ impl ServeArgs {
                 self.statement_deadline.or(file.statement_deadline),
                 limits::STATEMENT_DEADLINE,
             )?,
-            body_bytes_max: self.body_bytes_max.or(file.body_bytes_max).unwrap_or(limits::BODY_BYTES_MAX),
+            body_bytes_max: self
+                .body_bytes_max
+                .or(file.body_bytes_max)
+                .unwrap_or(limits::BODY_BYTES_MAX),
             threads: at_least_one("threads", self.threads.or(file.threads))?,
             memory_bytes: at_least_one("memory_bytes", self.memory_bytes.or(file.memory_bytes))?,
             log: self.log.or(file.log).unwrap_or_else(|| "warn".to_owned()),
@@ -163,8 +191,14 @@ pub(crate) const HTTP_PORT: u16 = 7401;
 pub(crate) const LINK_PORT: u16 = 7501;
 
 fn read(path: &Path) -> Result<File, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-    parse(&text).map_err(|source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) })
+    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    parse(&text).map_err(|source| ConfigError::Parse {
+        path: path.to_owned(),
+        source: Box::new(source),
+    })
 }
 
 fn parse(text: &str) -> Result<File, toml::de::Error> {
@@ -174,7 +208,9 @@ fn parse(text: &str) -> Result<File, toml::de::Error> {
 /// What may name a node in a file name, a certificate and a header without quoting.
 fn is_name(name: &str) -> bool {
     (1..=limits::NAME_BYTES_MAX).contains(&name.len())
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
         && !name.starts_with(['-', '_'])
         && !name.ends_with(['-', '_'])
 }
@@ -187,7 +223,10 @@ fn span(option: &'static str, text: Option<String>, default: Duration) -> Result
 
 fn at_least_one(option: &'static str, value: Option<usize>) -> Result<Option<usize>, ConfigError> {
     if value == Some(0) {
-        return Err(ConfigError::Value { option, reason: "must be at least 1".to_owned() });
+        return Err(ConfigError::Value {
+            option,
+            reason: "must be at least 1".to_owned(),
+        });
     }
     Ok(value)
 }
@@ -197,13 +236,20 @@ mod tests {
     use super::*;
 
     fn flags() -> ServeArgs {
-        ServeArgs { name: Some("n1".to_owned()), data: Some("d".into()), ..ServeArgs::default() }
+        ServeArgs {
+            name: Some("n1".to_owned()),
+            data: Some("d".into()),
+            ..ServeArgs::default()
+        }
     }
 
     #[test]
     fn flags_win_over_the_file_and_the_file_over_defaults() {
         let file = parse("name = 'from-file'\nawareness = '200ms'\nhttp = '127.0.0.1:1'\nthreads = 3").expect("a file");
-        let args = ServeArgs { http: Some("127.0.0.1:2".parse().expect("an address")), ..flags() };
+        let args = ServeArgs {
+            http: Some("127.0.0.1:2".parse().expect("an address")),
+            ..flags()
+        };
         let config = args.over(file).expect("settled");
         assert_eq!(config.name, NodeName::new("n1"));
         assert_eq!(config.http.port(), 2);
@@ -217,7 +263,10 @@ mod tests {
     fn the_file_alone_makes_a_node() {
         let file = parse("name = 'n7'\ndata = '/var/lib/candor'").expect("a file");
         let config = ServeArgs::default().over(file).expect("settled");
-        assert_eq!((config.name.as_str(), config.data.as_path()), ("n7", Path::new("/var/lib/candor")));
+        assert_eq!(
+            (config.name.as_str(), config.data.as_path()),
+            ("n7", Path::new("/var/lib/candor"))
+        );
     }
 
     #[test]
@@ -231,10 +280,34 @@ mod tests {
         for (args, says) in [
             (ServeArgs::default(), "--name"),
             (ServeArgs { data: None, ..flags() }, "CANDOR_DATA"),
-            (ServeArgs { name: Some("a b".to_owned()), ..flags() }, "not a name"),
-            (ServeArgs { awareness: Some("1ms".to_owned()), ..flags() }, "awareness"),
-            (ServeArgs { awareness: Some("soon".to_owned()), ..flags() }, "awareness"),
-            (ServeArgs { threads: Some(0), ..flags() }, "at least 1"),
+            (
+                ServeArgs {
+                    name: Some("a b".to_owned()),
+                    ..flags()
+                },
+                "not a name",
+            ),
+            (
+                ServeArgs {
+                    awareness: Some("1ms".to_owned()),
+                    ..flags()
+                },
+                "awareness",
+            ),
+            (
+                ServeArgs {
+                    awareness: Some("soon".to_owned()),
+                    ..flags()
+                },
+                "awareness",
+            ),
+            (
+                ServeArgs {
+                    threads: Some(0),
+                    ..flags()
+                },
+                "at least 1",
+            ),
         ] {
             let error = args.over(File::default()).expect_err("refused").to_string();
             assert!(error.contains(says), "{error}");

@@ -9,10 +9,12 @@ use super::{Flow, Shell, format, help, interrupted};
 use crate::exit::Exit;
 
 /// The nodes that this one knows of.
-const NODES: &str = "SELECT name AS node, http_at AS http, roles, region, linked, heard_ms_ago FROM system.peers ORDER BY name";
+const NODES: &str =
+    "SELECT name AS node, http_at AS http, roles, region, linked, heard_ms_ago FROM system.peers ORDER BY name";
 
 /// How far this node's own copies are.
-const COPIES: &str = "SELECT range, leader, epoch, position, copy_age_ms, collects_from FROM system.ranges ORDER BY range";
+const COPIES: &str =
+    "SELECT range, leader, epoch, position, copy_age_ms, collects_from FROM system.ranges ORDER BY range";
 
 /// How far those are who collect from this node.
 const FOLLOWERS: &str = "SELECT node, range, position, behind_entries, behind_bytes, quiet_for_ms, copy_age_ms \
@@ -102,7 +104,11 @@ impl Shell {
             Meta::Timing(on) => {
                 let is_off = self.settings.footer == super::settings::Footer::Off;
                 let on = on.unwrap_or(is_off);
-                self.settings.footer = if on { super::settings::Footer::On } else { super::settings::Footer::Off };
+                self.settings.footer = if on {
+                    super::settings::Footer::On
+                } else {
+                    super::settings::Footer::Off
+                };
                 self.said("footer")
             }
             Meta::Watch { every, times } => self.watch(every, times).await,
@@ -182,7 +188,9 @@ impl Shell {
         let mut tables: Vec<(String, Vec<String>)> = Vec::new();
         for row in rows {
             let text = |index: usize| row.get(index).and_then(format::text_of);
-            let (Some(table), Some(column), Some(data_type)) = (text(0), text(1), text(2)) else { continue };
+            let (Some(table), Some(column), Some(data_type)) = (text(0), text(1), text(2)) else {
+                continue;
+            };
             let mut line = format!("    {} {data_type}", identifier(&column));
             if text(3).as_deref() == Some("NO") {
                 line.push_str(" NOT NULL");
@@ -197,7 +205,11 @@ impl Shell {
             }
         }
         for (table, lines) in tables {
-            self.output.note(&format!("CREATE TABLE {} (\n{}\n);", identifier(&table), lines.join(",\n")));
+            self.output.note(&format!(
+                "CREATE TABLE {} (\n{}\n);",
+                identifier(&table),
+                lines.join(",\n")
+            ));
         }
         Flow::Go
     }
@@ -206,7 +218,8 @@ impl Shell {
     async fn lag(&mut self) -> Flow {
         match self.connection.leader_answer(FOLLOWERS).await {
             Ok(Some((leader, answer))) => {
-                self.output.note(&format!("as {leader} sees those who collect from it:"));
+                self.output
+                    .note(&format!("as {leader} sees those who collect from it:"));
                 self.show(&answer, None)
             }
             Ok(None) => {
@@ -223,7 +236,11 @@ impl Shell {
             Pin::Off => self.connection.unpin(),
             Pin::To(node) => match self.connection.pin_to(&node).await {
                 Ok(true) => {}
-                Ok(false) => return self.complain(&format!("nobody has said where {node} answers; `\\nodes` lists the known ones")),
+                Ok(false) => {
+                    return self.complain(&format!(
+                        "nobody has said where {node} answers; `\\nodes` lists the known ones"
+                    ));
+                }
                 Err(error) => return self.complain(&crate::sentence(&error)),
             },
         }
@@ -250,7 +267,8 @@ impl Shell {
         let mut rounds = 0;
         loop {
             rounds += 1;
-            self.output.note(&format!("-- every {}, round {rounds}", span_text(every)));
+            self.output
+                .note(&format!("-- every {}, round {rounds}", span_text(every)));
             let flow = self.run_once(&statement).await;
             if flow != Flow::Go || times.is_some_and(|times| rounds >= times) {
                 return flow;
@@ -271,7 +289,9 @@ impl Shell {
             "SELECT table_name, column_name FROM information_schema.columns WHERE {} ORDER BY table_name, ordinal_position",
             in_database(self.connection.database())
         );
-        let Ok(rows) = self.connection.rows(&query).await else { return };
+        let Ok(rows) = self.connection.rows(&query).await else {
+            return;
+        };
         let mut entries: Vec<(String, String)> = Vec::new();
         for row in &rows {
             if let [Some(table), Some(column)] = [0, 1].map(|index| row.get(index).and_then(format::text_of)) {
@@ -288,8 +308,14 @@ impl Shell {
 /// A name as it must be written.
 fn identifier(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if plain {
+        name.to_owned()
+    } else {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
 }
 
 #[cfg(test)]

@@ -5,13 +5,14 @@
 //! torn away from the node that holds it.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use candor_client::{Answer, Client, ClientError, Config, SessionInfo};
 use candor_proto::RedirectKind;
 use serde_json::Value;
 
 use super::format::text_of;
+use super::output::Spinner;
 
 /// How to connect.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +44,11 @@ impl Connection {
     /// # Errors
     /// When nobody answers there, or not as a node does.
     pub(crate) async fn open(url: &str, options: ConnectionOptions) -> Result<Self, ClientError> {
-        let session = SessionInfo { namespace: options.namespace, database: options.database, ..SessionInfo::default() };
+        let session = SessionInfo {
+            namespace: options.namespace,
+            database: options.database,
+            ..SessionInfo::default()
+        };
         let client = connect(url, options.timeout, &session)?;
         let mut connection = Self {
             client,
@@ -86,7 +91,9 @@ impl Connection {
 
     /// Back to the pinned node, with the same namespace, database and settings.
     async fn go_home(&mut self) -> Result<(), ClientError> {
-        let Some((node, url)) = self.pinned.clone() else { return Ok(()) };
+        let Some((node, url)) = self.pinned.clone() else {
+            return Ok(());
+        };
         if self.session.transaction || (!self.moved && self.node.as_deref() == Some(node.as_str())) {
             return Ok(());
         }
@@ -101,20 +108,32 @@ impl Connection {
     /// The rows of one query, for the shell's own use.
     pub(crate) async fn rows(&mut self, query: &str) -> Result<Vec<Vec<Value>>, ClientError> {
         let answer = self.execute(query).await?;
-        Ok(answer.results.into_iter().next_back().map(|result| result.rows).unwrap_or_default())
+        Ok(answer
+            .results
+            .into_iter()
+            .next_back()
+            .map(|result| result.rows)
+            .unwrap_or_default())
     }
 
     /// The leader of the range in use, as this node knows it, and its answer to a query of its own tables.
     pub(crate) async fn leader_answer(&mut self, query: &str) -> Result<Option<(String, Answer)>, ClientError> {
-        let Some(namespace) = self.session.namespace.clone() else { return Ok(None) };
+        let Some(namespace) = self.session.namespace.clone() else {
+            return Ok(None);
+        };
         let ranges = self.rows("SELECT range, leader FROM system.ranges").await?;
         let text = |row: &[Value], index: usize| row.get(index).and_then(text_of);
-        let leader = ranges.iter().find(|row| text(row, 0).as_deref() == Some(&namespace)).and_then(|row| text(row, 1));
+        let leader = ranges
+            .iter()
+            .find(|row| text(row, 0).as_deref() == Some(&namespace))
+            .and_then(|row| text(row, 1));
         let Some(leader) = leader else { return Ok(None) };
         if self.node.as_ref() == Some(&leader) {
             return Ok(Some((leader, self.execute(query).await?)));
         }
-        let Some(url) = self.url_of(&leader).await? else { return Ok(None) };
+        let Some(url) = self.url_of(&leader).await? else {
+            return Ok(None);
+        };
         let client = connect(&url, self.timeout, &self.session)?;
         let answer = client.execute(query, &[]).await?;
         client.close().await;
@@ -126,7 +145,10 @@ impl Connection {
         if let Some(url) = self.known.get(node) {
             return Ok(Some(url.clone()));
         }
-        for row in self.rows("SELECT name, http_at FROM system.peers WHERE http_at IS NOT NULL").await? {
+        for row in self
+            .rows("SELECT name, http_at FROM system.peers WHERE http_at IS NOT NULL")
+            .await?
+        {
             if let [Some(name), Some(http)] = [0, 1].map(|index| row.get(index).and_then(text_of)) {
                 self.known.insert(name, format!("http://{http}"));
             }
@@ -190,6 +212,13 @@ impl Connection {
         )
     }
 
+    /// What asks about a statement that is about to run.
+    pub(crate) fn ask(&self) -> Ask {
+        let mut urls = vec![self.client.url()];
+        urls.extend(self.known.values().cloned());
+        Ask { client: self.client.clone(), urls }
+    }
+
     /// Who is talked to, about what.
     pub(crate) fn describe(&self) -> String {
         let or_none = |name: &Option<String>| name.clone().unwrap_or_else(|| "none".to_owned());
@@ -199,10 +228,17 @@ impl Connection {
             format!("node         {node} at {url}"),
             format!("namespace    {}", or_none(&self.session.namespace)),
             format!("database     {}", or_none(&self.session.database)),
-            format!("transaction  {}", if self.session.transaction { "open" } else { "none" }),
+            format!(
+                "transaction  {}",
+                if self.session.transaction { "open" } else { "none" }
+            ),
             format!("pinned       {}", self.pinned().unwrap_or("no")),
         ];
-        let settings = self.session.settings.iter().filter_map(|(name, value)| Some((name, text_of(value)?)));
+        let settings = self
+            .session
+            .settings
+            .iter()
+            .filter_map(|(name, value)| Some((name, text_of(value)?)));
         lines.extend(settings.map(|(name, value)| format!("setting      {name} = {value}")));
         lines.join("\n")
     }
@@ -213,15 +249,63 @@ impl Connection {
     }
 }
 
+/// Asks how far a COPY has got.
+pub(crate) struct Ask {
+    client: Client,
+    /// Where it may run: a COPY that was redirected runs at another node than the shell is on.
+    urls: Vec<String>,
+}
+
+/// A task that ends with whoever holds it.
+pub(crate) struct Asking(tokio::task::AbortHandle);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Ask {
+    /// Asks again and again, and shows each answer.
+    pub(crate) fn spawn(self, spinner: Spinner) -> Asking {
+        let task = tokio::spawn(async move {
+            loop {
+                for url in &self.urls {
+                    if let Some(progress) = self.client.copy_progress(url).await {
+                        spinner.advance(progress);
+                        break;
+                    }
+                }
+                tokio::time::sleep(ASK_INTERVAL).await;
+            }
+        });
+        Asking(task.abort_handle())
+    }
+}
+
+/// How often a COPY is asked how far it has got.
+const ASK_INTERVAL: Duration = Duration::from_millis(250);
+
 /// A statement that any session may run and that reads no range.
 const WHERE: &str = "RETURN session::context()";
+
+/// A name that no other request of this moment has.
+fn request_id() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("shell-{}-{}", std::process::id(), now.as_nanos())
+}
 
 fn connect(url: &str, timeout: Option<Duration>, session: &SessionInfo) -> Result<Client, ClientError> {
     let mut config = Config {
         namespace: session.namespace.clone(),
         database: session.database.clone(),
         session: true,
-        settings: session.settings.iter().filter_map(|(name, value)| Some((name.clone(), text_of(value)?))).collect(),
+        request_id: Some(request_id()),
+        settings: session
+            .settings
+            .iter()
+            .filter_map(|(name, value)| Some((name.clone(), text_of(value)?)))
+            .collect(),
         ..Config::default()
     };
     if let Some(timeout) = timeout {

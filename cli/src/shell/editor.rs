@@ -83,7 +83,11 @@ impl Validator for Complete {
         let mut splitter = Splitter::default();
         splitter.push(text);
         splitter.push("\n");
-        if splitter.is_idle() { ValidationResult::Complete } else { ValidationResult::Incomplete }
+        if splitter.is_idle() {
+            ValidationResult::Complete
+        } else {
+            ValidationResult::Incomplete
+        }
     }
 }
 
@@ -177,7 +181,11 @@ fn candidates(prefix: &str, names: &Names) -> Vec<(String, Option<String>)> {
     }
     let upper = prefix.to_uppercase();
     let as_typed = |keyword: &str| {
-        if prefix.chars().all(|c| !c.is_uppercase()) { keyword.to_lowercase() } else { keyword.to_owned() }
+        if prefix.chars().all(|c| !c.is_uppercase()) {
+            keyword.to_lowercase()
+        } else {
+            keyword.to_owned()
+        }
     };
     let keywords = KEYWORDS.iter().filter(|keyword| keyword.starts_with(&upper));
     found.extend(keywords.map(|keyword| (as_typed(keyword), None)));
@@ -247,10 +255,16 @@ mod tests {
     fn names_come_before_keywords_and_keywords_follow_the_case_typed() {
         assert_eq!(
             candidates("sta", &names()),
-            [("staleness".to_owned(), Some("readings".to_owned())), ("staleness".to_owned(), None)]
+            [
+                ("staleness".to_owned(), Some("readings".to_owned())),
+                ("staleness".to_owned(), None)
+            ]
         );
         assert_eq!(candidates("STAL", &names())[1].0, "STALENESS");
-        assert_eq!(candidates("id", &names()), [("id".to_owned(), Some("orders, prices".to_owned()))]);
+        assert_eq!(
+            candidates("id", &names()),
+            [("id".to_owned(), Some("orders, prices".to_owned()))]
+        );
         assert_eq!(candidates("", &names()), []);
     }
 
@@ -259,7 +273,9 @@ mod tests {
         assert_eq!(word_start("SELECT ord"), 7);
         assert_eq!(word_start("orders.i"), 7);
         assert_eq!(word_start("é§x"), "é§".len());
-        let mut completion = Completion { names: Arc::new(RwLock::new(names())) };
+        let mut completion = Completion {
+            names: Arc::new(RwLock::new(names())),
+        };
         let result = completion.complete("SELECT * FROM ord", 17);
         let first = &result.suggestions()[0];
         assert_eq!((first.value.as_str(), first.span), ("orders", Span::new(14, 17)));
@@ -272,7 +288,10 @@ mod tests {
     fn colour_survives_broken_input_and_changes_no_text() {
         let text = "SELECT 'open -- \n 1";
         let styled = Colours { on: true }.highlight(text, 0);
-        assert_eq!(styled.buffer.iter().map(|(_, part)| part.as_str()).collect::<String>(), text);
+        assert_eq!(
+            styled.buffer.iter().map(|(_, part)| part.as_str()).collect::<String>(),
+            text
+        );
         assert_eq!(styled.buffer[0].0, Color::Cyan.bold());
     }
 }

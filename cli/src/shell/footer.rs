@@ -7,7 +7,13 @@ use candor_client::{Hop, StatementResult};
 use candor_proto::{Receipt, Role};
 
 /// What the footer says, for example `3 rows  12 ms  answered by n2 (follower), 1.4 s behind, bound 30 s`.
-pub(crate) fn footer(result: &StatementResult, shown: usize, hops: &[Hop], elapsed: Duration, from: Option<&str>) -> String {
+pub(crate) fn footer(
+    result: &StatementResult,
+    shown: usize,
+    hops: &[Hop],
+    elapsed: Duration,
+    from: Option<&str>,
+) -> String {
     let mut parts = Vec::new();
     if let Some(count) = count(result, shown) {
         parts.push(count);
@@ -24,7 +30,9 @@ pub(crate) fn footer(result: &StatementResult, shown: usize, hops: &[Hop], elaps
 
 fn count(result: &StatementResult, shown: usize) -> Option<String> {
     if result.columns.is_empty() {
-        return result.rows_affected.map(|count| format!("{} written", plural(count, "row")));
+        return result
+            .rows_affected
+            .map(|count| format!("{} written", plural(count, "row")));
     }
     let mut text = plural(result.rows.len() as u64, "row");
     if shown < result.rows.len() {
@@ -35,7 +43,11 @@ fn count(result: &StatementResult, shown: usize) -> Option<String> {
 
 /// `1 row`, `2 rows`.
 pub(crate) fn plural(count: u64, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+    if count == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{count} {noun}s")
+    }
 }
 
 fn answered(receipt: &Receipt, wrote: bool) -> String {
@@ -94,7 +106,13 @@ pub(crate) fn age_text(age: Duration) -> String {
 /// A span that somebody named, exactly: `30 s`, `1 min 30 s`, `250 ms`.
 pub(crate) fn span_text(span: Duration) -> String {
     let millis = span.as_millis();
-    let units = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1)];
+    let units = [
+        ("d", 86_400_000),
+        ("h", 3_600_000),
+        ("min", 60_000),
+        ("s", 1000),
+        ("ms", 1),
+    ];
     let mut rest = millis;
     let mut parts = Vec::new();
     for (unit, size) in units {
@@ -104,7 +122,11 @@ pub(crate) fn span_text(span: Duration) -> String {
             parts.push(format!("{count} {unit}"));
         }
     }
-    if parts.is_empty() { "0 ms".to_owned() } else { parts.join(" ") }
+    if parts.is_empty() {
+        "0 ms".to_owned()
+    } else {
+        parts.join(" ")
+    }
 }
 
 #[cfg(test)]
@@ -135,7 +157,10 @@ mod tests {
             answered(&receipt(Role::Follower, None, None), false),
             "answered by n2 (follower), age unknown"
         );
-        assert_eq!(answered(&receipt(Role::Leader, Some(0), None), true), "written by n2 (leader)");
+        assert_eq!(
+            answered(&receipt(Role::Leader, Some(0), None), true),
+            "written by n2 (leader)"
+        );
     }
 
     #[test]

@@ -8,12 +8,16 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use candor_client::Column;
-use comfy_table::{ContentLineStyle, LineStyle, TableStyle, presets};
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Row, Table};
+use comfy_table::{ContentLineStyle, LineStyle, TableStyle, presets};
 use serde_json::Value;
 
 /// The frame of `table`.
-const ASCII: TableStyle = frame(LineStyle::new('+', '-', '+', '+'), '|', [LineStyle::new('+', '-', '+', '+'); 2]);
+const ASCII: TableStyle = frame(
+    LineStyle::new('+', '-', '+', '+'),
+    '|',
+    [LineStyle::new('+', '-', '+', '+'); 2],
+);
 
 /// The frame of `box`.
 const LINES: TableStyle = frame(
@@ -133,12 +137,7 @@ fn ends(count: usize, max: Option<usize>) -> (usize, usize) {
     }
 }
 
-fn write_for_people(
-    out: &mut dyn Write,
-    columns: &[Column],
-    rows: &[Vec<Value>],
-    layout: Layout,
-) -> io::Result<usize> {
+fn write_for_people(out: &mut dyn Write, columns: &[Column], rows: &[Vec<Value>], layout: Layout) -> io::Result<usize> {
     let (head, tail) = ends(rows.len(), layout.rows_max);
     let left_out = rows.len() - head - tail;
     if layout.expanded {
@@ -159,7 +158,9 @@ fn write_for_people(
     });
     match layout.width {
         Some(width) if layout.format != Format::Markdown => {
-            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+            table
+                .set_content_arrangement(ContentArrangement::Dynamic)
+                .set_width(width);
         }
         _ => {
             table.set_content_arrangement(ContentArrangement::Disabled);
@@ -172,7 +173,11 @@ fn write_for_people(
     }
     table.set_header(columns.iter().map(|column| {
         let cell = Cell::new(printable(&column.name));
-        if layout.color { cell.add_attribute(Attribute::Bold) } else { cell }
+        if layout.color {
+            cell.add_attribute(Attribute::Bold)
+        } else {
+            cell
+        }
     }));
     let cells = |row: &Vec<Value>| Row::from(row.iter().map(|value| cell(value, layout)).collect::<Vec<_>>());
     table.add_rows(rows[..head].iter().map(cells));
@@ -246,7 +251,9 @@ fn write_csv(out: &mut dyn Write, columns: &[Column], rows: &[Vec<Value>]) -> io
     let header = columns.iter().map(|column| csv_field(&column.name));
     writeln!(out, "{}", header.collect::<Vec<_>>().join(","))?;
     for row in rows {
-        let fields = row.iter().map(|value| text_of(value).map_or_else(String::new, |text| csv_field(&text)));
+        let fields = row
+            .iter()
+            .map(|value| text_of(value).map_or_else(String::new, |text| csv_field(&text)));
         writeln!(out, "{}", fields.collect::<Vec<_>>().join(","))?;
     }
     Ok(())
@@ -264,14 +271,19 @@ fn write_tsv(out: &mut dyn Write, columns: &[Column], rows: &[Vec<Value>]) -> io
     let header = columns.iter().map(|column| tsv_field(&column.name));
     writeln!(out, "{}", header.collect::<Vec<_>>().join("\t"))?;
     for row in rows {
-        let fields = row.iter().map(|value| text_of(value).map_or_else(|| "\\N".to_owned(), |text| tsv_field(&text)));
+        let fields = row
+            .iter()
+            .map(|value| text_of(value).map_or_else(|| "\\N".to_owned(), |text| tsv_field(&text)));
         writeln!(out, "{}", fields.collect::<Vec<_>>().join("\t"))?;
     }
     Ok(())
 }
 
 fn tsv_field(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('\t', "\\t").replace('\n', "\\n").replace('\r', "\\r")
+    text.replace('\\', "\\\\")
+        .replace('\t', "\\t")
+        .replace('\n', "\\n")
+        .replace('\r', "\\r")
 }
 
 fn object(columns: &[Column], row: &[Value]) -> Value {
@@ -295,7 +307,8 @@ fn write_json(out: &mut dyn Write, columns: &[Column], rows: &[Vec<Value>]) -> i
 }
 
 fn write_ndjson(out: &mut dyn Write, columns: &[Column], rows: &[Vec<Value>]) -> io::Result<()> {
-    rows.iter().try_for_each(|row| writeln!(out, "{}", object(columns, row)))
+    rows.iter()
+        .try_for_each(|row| writeln!(out, "{}", object(columns, row)))
 }
 
 #[cfg(test)]
@@ -312,7 +325,13 @@ mod tests {
     }
 
     fn layout(format: Format) -> Layout {
-        Layout { format, expanded: false, rows_max: None, width: None, color: false }
+        Layout {
+            format,
+            expanded: false,
+            rows_max: None,
+            width: None,
+            color: false,
+        }
     }
 
     fn written(layout: Layout, names: &[&str], rows: &[Vec<Value>]) -> String {
@@ -360,7 +379,11 @@ mod tests {
     #[test]
     fn figures_stand_right_and_null_is_said() {
         assert_eq!(
-            written(layout(Format::Table), &["id", "note"], &[vec![json!(1), json!("x")], vec![json!("12.50"), Value::Null]]),
+            written(
+                layout(Format::Table),
+                &["id", "note"],
+                &[vec![json!(1), json!("x")], vec![json!("12.50"), Value::Null]]
+            ),
             "\
 +-------+------+
 | id    | note |
@@ -383,18 +406,27 @@ mod tests {
     #[test]
     fn a_long_answer_shows_its_ends() {
         let rows: Vec<_> = (1..=9).map(|n| vec![json!(n)]).collect();
-        let short = Layout { rows_max: Some(4), ..layout(Format::Markdown) };
+        let short = Layout {
+            rows_max: Some(4),
+            ..layout(Format::Markdown)
+        };
         assert_eq!(
             written(short, &["n"], &rows),
             "| n |\n|---|\n| 1 |\n| 2 |\n| … |\n| 8 |\n| 9 |\n"
         );
         let mut out = Vec::new();
-        assert_eq!(write_rows(&mut out, &columns(&["n"]), &rows, short).expect("written"), 4);
+        assert_eq!(
+            write_rows(&mut out, &columns(&["n"]), &rows, short).expect("written"),
+            4
+        );
     }
 
     #[test]
     fn expanded_rows_put_one_value_on_a_line() {
-        let expanded = Layout { expanded: true, ..layout(Format::Box) };
+        let expanded = Layout {
+            expanded: true,
+            ..layout(Format::Box)
+        };
         assert_eq!(
             written(expanded, &["id", "note"], &[vec![json!(1), json!("two\nlines")]]),
             "-[ row 1 ]-\nid   | 1\nnote | two\n     | lines\n"

@@ -5,7 +5,10 @@ use super::meta::COMMANDS;
 /// The commands of the shell.
 pub(crate) fn commands() -> String {
     let width = COMMANDS.iter().map(|(usage, _)| usage.len()).max().unwrap_or(0);
-    let lines: Vec<String> = COMMANDS.iter().map(|(usage, meaning)| format!("{usage:width$}  {meaning}")).collect();
+    let lines: Vec<String> = COMMANDS
+        .iter()
+        .map(|(usage, meaning)| format!("{usage:width$}  {meaning}"))
+        .collect();
     lines.join("\n")
 }
 
@@ -70,7 +73,10 @@ const TOPICS: &[(&str, &str)] = &[
 pub(crate) fn sql(topic: Option<&str>) -> Result<String, String> {
     let names: Vec<&str> = TOPICS.iter().map(|(name, _)| *name).collect();
     let Some(topic) = topic else {
-        return Ok(format!("\\h TOPIC, with one of: {}\nEverything else is PostgreSQL's SQL.", names.join(", ")));
+        return Ok(format!(
+            "\\h TOPIC, with one of: {}\nEverything else is PostgreSQL's SQL.",
+            names.join(", ")
+        ));
     };
     let wanted = topic.to_lowercase();
     TOPICS

@@ -284,7 +284,8 @@ mod tests {
 
     #[test]
     fn where_a_script_is_cut_makes_no_difference() {
-        let script = "-- head\nSELECT 'a;\nb', $t$;$t$; /* x /* ; */ */ INSERT INTO t VALUES (E'\\'');\n;;\nSELECT \"é;\"";
+        let script =
+            "-- head\nSELECT 'a;\nb', $t$;$t$; /* x /* ; */ */ INSERT INTO t VALUES (E'\\'');\n;;\nSELECT \"é;\"";
         let whole = split(&[script]);
         assert_eq!(whole.len(), 3);
         for (cut, _) in script.char_indices() {

@@ -109,8 +109,14 @@ pub(crate) fn parse(line: &str) -> Result<Meta, String> {
         ("\\set", _) => return wrong("\\set [NAME VALUE]"),
         (".mode", _) => return wrong(".mode FORMAT"),
         ("\\sleep", _) => return wrong("\\sleep SPAN, as in `\\sleep 2s`"),
-        (name, _) if COMMANDS.iter().any(|(usage, _)| usage.split([' ', ',']).next() == Some(name)) => {
-            return Err(format!("`{name}` does not take that; `\\?` lists what each command takes"));
+        (name, _)
+            if COMMANDS
+                .iter()
+                .any(|(usage, _)| usage.split([' ', ',']).next() == Some(name)) =>
+        {
+            return Err(format!(
+                "`{name}` does not take that; `\\?` lists what each command takes"
+            ));
         }
         (name, _) => return Err(format!("there is no command `{name}`; `\\?` lists them")),
     })
@@ -128,7 +134,12 @@ fn watch(arguments: &[&str]) -> Result<Meta, String> {
     };
     let times = match arguments.get(1) {
         None => None,
-        Some(text) => Some(text.parse().ok().filter(|times| *times > 0).ok_or_else(|| usage.to_owned())?),
+        Some(text) => Some(
+            text.parse()
+                .ok()
+                .filter(|times| *times > 0)
+                .ok_or_else(|| usage.to_owned())?,
+        ),
     };
     if arguments.len() > 2 {
         return Err(usage.to_owned());
@@ -166,17 +177,29 @@ pub(crate) const COMMANDS: &[(&str, &str)] = &[
     ("\\l", "namespaces and databases"),
     ("\\x [on|off]", "one line for each value"),
     ("\\timing [on|off]", "the line under each answer"),
-    ("\\watch [EVERY] [TIMES]", "run the last statement again and again; Ctrl-C stops"),
+    (
+        "\\watch [EVERY] [TIMES]",
+        "run the last statement again and again; Ctrl-C stops",
+    ),
     ("\\i FILE", "run the statements of a file"),
     ("\\o [FILE]", "write answers to a file, or here again"),
     ("\\conninfo", "the node, the session and what is pinned"),
-    ("\\nodes", "the nodes this node knows of, and how long ago it heard from them"),
+    (
+        "\\nodes",
+        "the nodes this node knows of, and how long ago it heard from them",
+    ),
     ("\\lag", "how far behind each follower is"),
     ("\\pin [NODE|off]", "start every statement at this node"),
-    ("\\set [NAME VALUE]", "settings of the shell: format, expanded, footer, echo, on_error, rows"),
+    (
+        "\\set [NAME VALUE]",
+        "settings of the shell: format, expanded, footer, echo, on_error, rows",
+    ),
     (".mode FORMAT", "table, box, csv, tsv, json, ndjson or markdown"),
     ("\\sleep SPAN", "wait, in scripts"),
-    ("\\demo", "in the demo: kill, start, pause, resume, lag or partition a node"),
+    (
+        "\\demo",
+        "in the demo: kill, start, pause, resume, lag or partition a node",
+    ),
     ("\\h [TOPIC]", "the dialect: staleness, answered, version, define …"),
     ("\\q, .quit", "leave (also Ctrl-D)"),
     ("\\?, .help", "this list"),
@@ -205,9 +228,27 @@ mod tests {
             (".mode json", Meta::Set(Some(("format".to_owned(), "json".to_owned())))),
             ("\\set rows 10", Meta::Set(Some(("rows".to_owned(), "10".to_owned())))),
             ("\\i 'a file.sql'", Meta::Include(PathBuf::from("a file.sql"))),
-            ("\\watch", Meta::Watch { every: Duration::from_secs(2), times: None }),
-            ("\\watch 0.5 3", Meta::Watch { every: Duration::from_millis(500), times: Some(3) }),
-            ("\\watch 250ms", Meta::Watch { every: Duration::from_millis(250), times: None }),
+            (
+                "\\watch",
+                Meta::Watch {
+                    every: Duration::from_secs(2),
+                    times: None,
+                },
+            ),
+            (
+                "\\watch 0.5 3",
+                Meta::Watch {
+                    every: Duration::from_millis(500),
+                    times: Some(3),
+                },
+            ),
+            (
+                "\\watch 250ms",
+                Meta::Watch {
+                    every: Duration::from_millis(250),
+                    times: None,
+                },
+            ),
             ("\\pin n3", Meta::Pin(Pin::To("n3".to_owned()))),
             ("\\h define replica", Meta::SqlHelp(Some("define replica".to_owned()))),
             (".quit", Meta::Quit),

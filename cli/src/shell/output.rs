@@ -5,8 +5,10 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use candor_client::CopyProgress;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::footer::plural;
 use super::format::{Format, Layout};
 use super::report::Style;
 use super::settings::{Footer, Settings};
@@ -66,7 +68,10 @@ impl Output {
             place,
             answers: BufWriter::new(Box::new(io::stdout())),
             to_file: false,
-            terminals: Terminals { stdout: io::stdout().is_terminal(), stderr: io::stderr().is_terminal() },
+            terminals: Terminals {
+                stdout: io::stdout().is_terminal(),
+                stderr: io::stderr().is_terminal(),
+            },
             color_wanted: !crate::no_color(),
         }
     }
@@ -77,7 +82,11 @@ impl Output {
 
     /// Boxes for people; for programs TSV, whatever the width of some terminal.
     pub(crate) fn default_format(&self) -> Format {
-        if self.terminals.stdout || self.place == Place::Transcript { Format::Box } else { Format::Tsv }
+        if self.terminals.stdout || self.place == Place::Transcript {
+            Format::Box
+        } else {
+            Format::Tsv
+        }
     }
 
     /// Whether what goes to the terminal may be coloured.
@@ -131,7 +140,11 @@ impl Output {
     }
 
     fn error_stream(&self) -> Stream {
-        if self.place == Place::Transcript { Stream::Stdout } else { Stream::Stderr }
+        if self.place == Place::Transcript {
+            Stream::Stdout
+        } else {
+            Stream::Stderr
+        }
     }
 
     /// How an error is drawn.
@@ -141,7 +154,10 @@ impl Output {
             Stream::Stderr => self.terminals.stderr,
         };
         let width = if terminal { terminal_width().unwrap_or(80) } else { 100 };
-        Style { color: self.color_wanted && terminal, width: width.into() }
+        Style {
+            color: self.color_wanted && terminal,
+            width: width.into(),
+        }
     }
 
     /// An error that is drawn already.
@@ -156,7 +172,11 @@ impl Output {
 
     /// A line for the reader that is neither answer nor error.
     pub(crate) fn note(&self, text: &str) {
-        let stream = if self.place == Place::Script { Stream::Stderr } else { Stream::Stdout };
+        let stream = if self.place == Place::Script {
+            Stream::Stderr
+        } else {
+            Stream::Stdout
+        };
         stream.line(text);
     }
 
@@ -175,10 +195,33 @@ fn terminal_width() -> Option<u16> {
         .filter(|columns| *columns > 0)
 }
 
-/// A mark that turns, with the time that has passed.
+/// A mark that turns, with the time that has passed; a bar once it is known how far the work has got.
+#[derive(Clone)]
 pub(crate) struct Spinner(Option<ProgressBar>);
 
 impl Spinner {
+    /// Whether anybody sees it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Shows how far a COPY has got.
+    pub(crate) fn advance(&self, progress: CopyProgress) {
+        let Some(bar) = &self.0 else { return };
+        let template = match progress.bytes_total {
+            Some(total) => {
+                bar.set_length(total);
+                "{spinner} {msg} [{bar:30}] {bytes}/{total_bytes} {elapsed}, {eta} left (Ctrl-C cancels)"
+            }
+            None => "{spinner} {msg} {elapsed} (Ctrl-C cancels)",
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_position(progress.bytes);
+        bar.set_message(plural(progress.rows, "row"));
+    }
+
     /// Appears.
     pub(crate) fn show(&self, doing: &str) {
         let Some(bar) = &self.0 else { return };

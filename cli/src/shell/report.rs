@@ -110,7 +110,11 @@ fn label(span: SourceSpan, statement: &str) -> LabeledSpan {
 }
 
 fn draw(report: &Report, style: Style) -> String {
-    let theme = if style.color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+    let theme = if style.color {
+        GraphicalTheme::unicode()
+    } else {
+        GraphicalTheme::unicode_nocolor()
+    };
     let mut text = String::new();
     let drawn = GraphicalReportHandler::new_themed(theme)
         .with_width(style.width)
@@ -120,7 +124,11 @@ fn draw(report: &Report, style: Style) -> String {
         // Drawing is decoration; the sentence is what must not be lost.
         text = format!("error: {}", report.message);
     }
-    let lines: Vec<&str> = text.lines().map(str::trim_end).skip_while(|line| line.is_empty()).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim_end)
+        .skip_while(|line| line.is_empty())
+        .collect();
     format!("{}\n", lines.join("\n").trim_end())
 }
 
@@ -130,7 +138,10 @@ mod tests {
 
     use super::*;
 
-    const PLAIN: Style = Style { color: false, width: 80 };
+    const PLAIN: Style = Style {
+        color: false,
+        width: 80,
+    };
 
     #[test]
     fn the_offending_word_is_underlined_and_the_way_out_is_said() {
@@ -147,10 +158,19 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
-        let source = text.lines().position(|line| line.contains("SELECT")).expect("the source line");
-        let word = text.lines().nth(source).and_then(|line| line.find("0s")).expect("the word");
+        let source = text
+            .lines()
+            .position(|line| line.contains("SELECT"))
+            .expect("the source line");
+        let word = text
+            .lines()
+            .nth(source)
+            .and_then(|line| line.find("0s"))
+            .expect("the word");
         let mark: Vec<char> = text.lines().nth(source + 1).expect("the mark").chars().collect();
-        let column = text.lines().nth(source).expect("the source line")[..word].chars().count();
+        let column = text.lines().nth(source).expect("the source line")[..word]
+            .chars()
+            .count();
         assert!(mark[column] != ' ', "the mark does not stand under the word:\n{text}");
         assert!(!text.contains('\u{1b}'), "an escape code without colour");
     }

@@ -50,7 +50,10 @@ impl Settings {
             ("footer", self.footer.to_string()),
             ("echo", on_off(self.echo).to_owned()),
             ("on_error", self.on_error.to_string()),
-            ("rows", self.rows.map_or_else(|| "all".to_owned(), |rows| rows.to_string())),
+            (
+                "rows",
+                self.rows.map_or_else(|| "all".to_owned(), |rows| rows.to_string()),
+            ),
         ]
     }
 
