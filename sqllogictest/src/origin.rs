@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 /// How an origin prints what the letters of a `query` line do not settle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rendering {
+    /// Timestamps as they are sent, with a blank between date and time.
+    AsSent,
     /// Timestamps with `T` between date and time.
     Iso,
-    /// Timestamps with a blank between date and time.
-    Blank,
 }
 
 /// How close a number must come to the expected one.
@@ -56,7 +56,7 @@ impl Origin {
             labels: &["candor"],
             working_folder: folder.clone(),
             folder,
-            rendering: Rendering::Iso,
+            rendering: Rendering::AsSent,
             closeness: Closeness::Exact,
             strict: true,
             known: known_list(name),
@@ -86,7 +86,7 @@ impl Origin {
             labels: &["risinglight"],
             folder: root.join("tests/sql"),
             working_folder: root,
-            rendering: Rendering::Blank,
+            rendering: Rendering::AsSent,
             closeness: Closeness::Cent,
             strict: false,
             known: known_list("risinglight"),
