@@ -47,7 +47,7 @@ enum Command {
     Deny,
     /// Every sqllogictest suite, with its counts
     Slt,
-    /// The whole-program tests (`heavy_…`) at full length
+    /// Only the tests with real processes; `cargo test --workspace` runs them too
     Heavy,
     /// The fuzz targets for a short while
     Fuzz {
@@ -67,7 +67,6 @@ const CI: &[Step] = &[
     ("lint", steps::clippy),
     ("doc", steps::doc),
     ("slt", steps::slt),
-    ("heavy", steps::heavy),
     ("fuzz", steps::fuzz_smoke),
 ];
 
