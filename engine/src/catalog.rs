@@ -14,12 +14,14 @@ use candor_storage::{Catalog, CollectionDef, Snapshot, ViewDef};
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, MemTable, SchemaProvider, TableProvider};
 use datafusion::common::{Result, exec_err};
 use datafusion::datasource::ViewTable;
+use datafusion::execution::FunctionRegistry as _;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::TableType;
 use datafusion::sql::parser::Statement;
 
 use crate::context::StatementContext;
 use crate::error::EngineError;
+use crate::functions::SessionValues;
 use crate::parse::parse_query;
 use crate::pending::PendingWrites;
 use crate::scan::CollectionTable;
@@ -48,13 +50,15 @@ pub(crate) struct Names {
     pending: Option<Arc<PendingWrites>>,
     system: Vec<(String, RecordBatch)>,
     passing: HashMap<String, Arc<dyn TableProvider>>,
-    /// Plans the queries of views; knows no names itself.
-    planner: SessionState,
+    /// What every session starts from; knows no names itself.
+    template: Arc<SessionState>,
+    /// What the functions of the session answer with.
+    functions: SessionValues,
     view_depth: usize,
 }
 
 impl Names {
-    pub(crate) fn new(ctx: &StatementContext, planner: SessionState) -> Self {
+    pub(crate) fn new(ctx: &StatementContext, template: &Arc<SessionState>) -> Self {
         Self {
             namespace: ctx.namespace.clone().unwrap_or_else(|| NO_NAMESPACE.to_owned()),
             database: ctx.database.clone(),
@@ -63,7 +67,8 @@ impl Names {
             pending: ctx.pending.clone(),
             system: ctx.system_tables.clone(),
             passing: HashMap::new(),
-            planner,
+            template: Arc::clone(template),
+            functions: SessionValues::of(ctx),
             view_depth: 0,
         }
     }
@@ -93,7 +98,8 @@ impl Names {
             pending: self.pending.clone(),
             system: self.system.clone(),
             passing: self.passing.clone(),
-            planner: self.planner.clone(),
+            template: Arc::clone(&self.template),
+            functions: self.functions.clone(),
             view_depth: self.view_depth,
         }
     }
@@ -114,7 +120,8 @@ impl Names {
     pub(crate) fn table(&self, def: &Arc<CollectionDef>) -> CollectionTable {
         let base = self.snapshot.as_ref().and_then(|snapshot| snapshot.table(def.id));
         let pending = self.pending.as_ref().and_then(|pending| pending.table(def.id)).cloned();
-        CollectionTable::new(Arc::clone(def), base, pending)
+        let schema = self.catalog.schema_of(def.id).map_or_else(|| def.schema(), Arc::clone);
+        CollectionTable::new(Arc::clone(def), schema, base, pending)
     }
 
     /// Whether `schema` is a database or one of the schemas that are always there.
@@ -165,6 +172,15 @@ impl Names {
             .is_some_and(|def| def.open)
     }
 
+    /// An upper bound on the rows of a collection in passing.
+    pub(crate) fn passing_rows_max(&self, name: &str) -> usize {
+        let table = self
+            .passing
+            .get(name)
+            .and_then(|table| table.downcast_ref::<CollectionTable>());
+        table.map_or(0, CollectionTable::row_count_max)
+    }
+
     async fn provider(self: &Arc<Self>, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         match schema {
             SYSTEM_SCHEMA => match self.system.iter().find(|(table, _)| table == name) {
@@ -212,7 +228,13 @@ impl Names {
 
     /// A session that sees these names.
     pub(crate) fn session(self: &Arc<Self>) -> SessionState {
-        let mut state = self.planner.clone();
+        let mut state = SessionState::clone(&self.template);
+        state.mark_start_execution();
+        self.functions.fix_now(state.execution_props_mut());
+        for function in self.functions.functions() {
+            // Nothing registers a function but to refuse it by name, and there is nobody to do that here.
+            let _ = state.register_udf(function);
+        }
         let options = state.config_mut().options_mut();
         options.catalog.default_catalog.clone_from(&self.namespace);
         options.catalog.default_schema = self.database.clone().unwrap_or_default();

@@ -54,6 +54,7 @@ async fn define_collection(
 ) -> Result<Evaluated, EngineError> {
     let (database, name) = split(env, &define.name)?;
     check_name("collection", &name)?;
+    own_database(env, &database)?;
     let taken = env.names.has_table(&database, &name);
     let mut schema = Vec::new();
     match env.names.definitions().collection(&database, &name) {
@@ -105,6 +106,7 @@ pub(crate) async fn create_table(env: &Env, create: &ast::CreateTable) -> Result
     check_create(create)?;
     let (database, name) = split_ast(env, &create.name)?;
     check_name("table", &name)?;
+    own_database(env, &database)?;
     if env.names.has_table(&database, &name) {
         return exists("table", &name, create.if_not_exists);
     }
@@ -433,6 +435,7 @@ pub(crate) async fn create_view(env: &Env, create: &ast::CreateView) -> Result<E
     }
     let (database, name) = split_ast(env, &create.name)?;
     check_name("view", &name)?;
+    own_database(env, &database)?;
     let mut schema = Vec::new();
     match env.names.definitions().view(&database, &name) {
         Some(_) if create.or_replace => schema.push(SchemaChange::RemoveView {
@@ -579,6 +582,14 @@ fn check_name(what: &str, name: &str) -> Result<(), EngineError> {
         )));
     }
     Ok(())
+}
+
+/// Definitions stand in databases, not in the schemas that are always there.
+fn own_database(env: &Env, database: &str) -> Result<(), EngineError> {
+    match env.names.definitions().has_database(database) {
+        true => Ok(()),
+        false => Err(EngineError::plan(format!("nothing can be defined in `{database}`"))),
+    }
 }
 
 /// Database and name.

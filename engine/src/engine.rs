@@ -53,7 +53,7 @@ impl Default for EngineConfig {
 pub struct Engine(Arc<Inner>);
 
 struct Inner {
-    template: SessionState,
+    template: Arc<SessionState>,
     /// Taken when the engine goes.
     runtime: Option<Runtime>,
 }
@@ -87,7 +87,7 @@ impl Engine {
             .build()
             .map_err(|error| EngineError::internal(format!("the engine's threads cannot start: {error}")))?;
         Ok(Self(Arc::new(Inner {
-            template,
+            template: Arc::new(template),
             runtime: Some(runtime),
         })))
     }
@@ -103,7 +103,7 @@ impl Engine {
         let engine = Arc::clone(&self.0);
         let statement = statement.clone();
         self.stream(async move {
-            let env = Env::new(&engine.template, ctx)?;
+            let env = Env::new(&engine.template, ctx);
             let plan = env.plan(&statement).await?;
             Ok((env, plan))
         })
@@ -124,7 +124,7 @@ impl Engine {
         let engine = Arc::clone(&self.0);
         let inner = inner.clone();
         self.stream(async move {
-            let env = Env::new(&engine.template, ctx)?;
+            let env = Env::new(&engine.template, ctx);
             let (env, plan) = match &inner {
                 Body::Query(statement) => {
                     let plan = env.plan(statement).await?;
@@ -158,10 +158,14 @@ impl Engine {
     /// # Errors
     /// What planning, running, column types and constraints refuse.
     pub async fn write(&self, ctx: StatementContext, statement: &ast::Statement) -> Result<Evaluated, EngineError> {
-        let engine = Arc::clone(&self.0);
+        let env = Env::new(&self.0.template, ctx);
+        if let ast::Statement::Insert(insert) = statement
+            && let Some(evaluated) = write::small_insert(&env, insert)
+        {
+            return evaluated;
+        }
         let statement = statement.clone();
-        self.run(async move { write::evaluate(Env::new(&engine.template, ctx)?, &statement).await })
-            .await
+        self.run(async move { write::evaluate(env, &statement).await }).await
     }
 
     /// Evaluates `DEFINE DATABASE` and `DEFINE COLLECTION`.
@@ -171,7 +175,7 @@ impl Engine {
     pub async fn define(&self, ctx: StatementContext, define: &Define) -> Result<Evaluated, EngineError> {
         let engine = Arc::clone(&self.0);
         let define = define.clone();
-        self.run(async move { define::define(&Env::new(&engine.template, ctx)?, &define).await })
+        self.run(async move { define::define(&Env::new(&engine.template, ctx), &define).await })
             .await
     }
 
@@ -186,7 +190,7 @@ impl Engine {
     ) -> Result<Evaluated, EngineError> {
         let engine = Arc::clone(&self.0);
         let create = create.clone();
-        self.run(async move { define::create_table(&Env::new(&engine.template, ctx)?, &create).await })
+        self.run(async move { define::create_table(&Env::new(&engine.template, ctx), &create).await })
             .await
     }
 
@@ -197,7 +201,7 @@ impl Engine {
     pub async fn create_view(&self, ctx: StatementContext, create: &ast::CreateView) -> Result<Evaluated, EngineError> {
         let engine = Arc::clone(&self.0);
         let create = create.clone();
-        self.run(async move { define::create_view(&Env::new(&engine.template, ctx)?, &create).await })
+        self.run(async move { define::create_view(&Env::new(&engine.template, ctx), &create).await })
             .await
     }
 
@@ -208,7 +212,7 @@ impl Engine {
     pub async fn remove(&self, ctx: StatementContext, remove: &Remove) -> Result<Evaluated, EngineError> {
         let engine = Arc::clone(&self.0);
         let remove = remove.clone();
-        self.run(async move { define::remove(&Env::new(&engine.template, ctx)?, &remove) })
+        self.run(async move { define::remove(&Env::new(&engine.template, ctx), &remove) })
             .await
     }
 
@@ -225,7 +229,7 @@ impl Engine {
     ) -> Result<Evaluated, EngineError> {
         let engine = Arc::clone(&self.0);
         let copy = copy.clone();
-        self.run(async move { copy::copy_from(&Env::new(&engine.template, ctx)?, &copy, input, &progress) })
+        self.run(async move { copy::copy_from(&Env::new(&engine.template, ctx), &copy, input, &progress) })
             .await
     }
 
@@ -242,7 +246,7 @@ impl Engine {
     ) -> Result<u64, EngineError> {
         let engine = Arc::clone(&self.0);
         let copy = copy.clone();
-        self.run(async move { copy::copy_to(&Env::new(&engine.template, ctx)?, &copy, output, &progress).await })
+        self.run(async move { copy::copy_to(&Env::new(&engine.template, ctx), &copy, output, &progress).await })
             .await
     }
 

@@ -2,16 +2,14 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use arrow::temporal_conversions::timestamp_us_to_datetime;
 use candor_proto::SourceSpan;
 use candor_storage::CollectionDef;
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::{DFSchema, DataFusionError, TableReference};
-use datafusion::execution::FunctionRegistry as _;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -24,7 +22,6 @@ use crate::arithmetic::check_expr;
 use crate::catalog::{INFORMATION_SCHEMA, Names, PASSING_SCHEMA, SYSTEM_SCHEMA};
 use crate::context::StatementContext;
 use crate::error::EngineError;
-use crate::functions::session_functions;
 use crate::open::read_as_null;
 use crate::prepare::{folded_parts, prepared};
 use crate::spans::closest;
@@ -37,26 +34,21 @@ const PARALLEL_ROWS_MIN: usize = 64 * 1024;
 pub(crate) struct Env {
     pub(crate) ctx: StatementContext,
     pub(crate) names: Arc<Names>,
-    state: SessionState,
+    /// Made when it is first needed: an INSERT of literals never does.
+    state: OnceLock<SessionState>,
 }
 
 impl Env {
-    pub(crate) fn new(template: &SessionState, ctx: StatementContext) -> Result<Self, EngineError> {
-        let mut planner = template.clone();
-        planner.mark_start_execution();
-        let now = timestamp_us_to_datetime(ctx.now_micros).map(|now| now.and_utc());
-        planner.execution_props_mut().query_execution_start_time = now;
-        for function in session_functions(&ctx).map_err(|error| EngineError::from_datafusion(error, &ctx.text))? {
-            planner
-                .register_udf(function)
-                .map_err(|error| EngineError::from_datafusion(error, &ctx.text))?;
-        }
-        let names = Arc::new(Names::new(&ctx, planner));
-        Ok(Self {
-            state: names.session(),
-            names,
+    pub(crate) fn new(template: &Arc<SessionState>, ctx: StatementContext) -> Self {
+        Self::of(Names::new(&ctx, template), ctx)
+    }
+
+    fn of(names: Names, ctx: StatementContext) -> Self {
+        Self {
+            names: Arc::new(names),
+            state: OnceLock::new(),
             ctx,
-        })
+        }
     }
 
     /// The same with rows in passing, each set by a name.
@@ -65,22 +57,16 @@ impl Env {
             .into_iter()
             .map(|(name, table)| (name.to_owned(), table))
             .collect();
-        let names = Arc::new(self.names.with_passing(tables));
-        Self {
-            state: names.session(),
-            names,
-            ctx: self.ctx.clone(),
-        }
+        Self::of(self.names.with_passing(tables), self.ctx.clone())
     }
 
     /// The same as if `database` were selected.
     pub(crate) fn in_database(&self, database: &str) -> Self {
-        let names = Arc::new(self.names.in_database(database));
-        Self {
-            state: names.session(),
-            names,
-            ctx: self.ctx.clone(),
-        }
+        Self::of(self.names.in_database(database), self.ctx.clone())
+    }
+
+    fn state(&self) -> &SessionState {
+        self.state.get_or_init(|| self.names.session())
     }
 
     /// Rows in passing as a table.
@@ -104,7 +90,7 @@ impl Env {
         self.check_tables(&statement)?;
         loop {
             let parsed = Statement::Statement(Box::new(statement.clone()));
-            match self.state.statement_to_plan(parsed).await {
+            match self.state().statement_to_plan(parsed).await {
                 Ok(plan) => return Ok(plan),
                 // Each round takes one unknown column away, so this ends.
                 Err(error) if read_as_null(&mut statement, &error, &self.names) => {}
@@ -116,18 +102,18 @@ impl Env {
     /// Optimizes a plan for as many threads as its tables are worth.
     pub(crate) async fn physical(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>, EngineError> {
         let planned = if self.rows_max(plan) < PARALLEL_ROWS_MIN {
-            let mut narrow = self.state.clone();
+            let mut narrow = self.state().clone();
             narrow.config_mut().options_mut().execution.target_partitions = 1;
             narrow.create_physical_plan(plan).await
         } else {
-            self.state.create_physical_plan(plan).await
+            self.state().create_physical_plan(plan).await
         };
         planned.map_err(|error| self.error(error))
     }
 
     /// Starts a plan.
     pub(crate) fn start(&self, plan: Arc<dyn ExecutionPlan>) -> Result<SendableRecordBatchStream, EngineError> {
-        execute_stream(plan, self.state.task_ctx()).map_err(|error| self.error(error))
+        execute_stream(plan, self.state().task_ctx()).map_err(|error| self.error(error))
     }
 
     /// Plans and runs a query to its end.
@@ -146,12 +132,12 @@ impl Env {
     pub(crate) fn expression(&self, expr: ast::Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>, EngineError> {
         let with_alias = ast::ExprWithAlias { expr, alias: None };
         let planned = || -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
-            let logical = self.state.create_logical_expr_from_sql_expr(with_alias, schema)?;
+            let logical = self.state().create_logical_expr_from_sql_expr(with_alias, schema)?;
             let simplifier = self.simplifier(schema);
             let coerced: Expr = simplifier.coerce(logical, schema)?;
             let checked = check_expr(coerced, schema)?.data;
             let simple = simplifier.simplify(checked)?;
-            self.state.create_physical_expr(simple, schema)
+            self.state().create_physical_expr(simple, schema)
         };
         planned().map_err(|error| self.error(error))
     }
@@ -159,8 +145,8 @@ impl Env {
     fn simplifier(&self, schema: &DFSchema) -> datafusion::optimizer::simplify_expressions::ExprSimplifier {
         let context = datafusion::logical_expr::simplify::SimplifyContext::builder()
             .with_schema(Arc::new(schema.clone()))
-            .with_config_options(Arc::clone(self.state.config_options()))
-            .with_query_execution_start_time(self.state.execution_props().query_execution_start_time)
+            .with_config_options(Arc::clone(self.state().config_options()))
+            .with_query_execution_start_time(self.state().execution_props().query_execution_start_time)
             .build();
         datafusion::optimizer::simplify_expressions::ExprSimplifier::new(context)
     }
@@ -255,13 +241,13 @@ impl Env {
     fn check_tables(&self, statement: &ast::Statement) -> Result<(), EngineError> {
         let parsed = Statement::Statement(Box::new(statement.clone()));
         let references = self
-            .state
+            .state()
             .resolve_table_references(&parsed)
             .map_err(|error| self.error(error))?;
         for reference in references {
             let parts = reference_parts(&reference);
             if let [name] = parts.as_slice()
-                && self.state.table_functions().contains_key(name)
+                && self.state().table_functions().contains_key(name)
             {
                 continue;
             }
@@ -292,7 +278,8 @@ impl Env {
     fn scan_rows_max(&self, table: &TableReference) -> usize {
         let parts = reference_parts(table);
         let def = match parts.as_slice() {
-            [.., schema, name] if schema != PASSING_SCHEMA => self.names.definitions().collection(schema, name),
+            [.., schema, name] if schema == PASSING_SCHEMA => return self.names.passing_rows_max(name),
+            [.., schema, name] => self.names.definitions().collection(schema, name),
             [name] => self
                 .names
                 .database()

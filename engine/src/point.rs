@@ -37,25 +37,31 @@ pub(crate) fn answer(ctx: &StatementContext, statement: &ast::Statement) -> Resu
         return Ok(None);
     };
     let pending = ctx.pending.as_ref().and_then(|pending| pending.table(def.id)).cloned();
-    let table = CollectionTable::new(Arc::clone(def), snapshot.table(def.id), pending);
+    let schema = catalog.schema_of(def.id).map_or_else(|| def.schema(), Arc::clone);
+    let table = CollectionTable::new(Arc::clone(def), Arc::clone(&schema), snapshot.table(def.id), pending);
     let projection: Vec<usize> = columns.iter().map(|(ordinal, _)| *ordinal).collect();
     let found = table.lookup(&keys, &projection)?;
-    named(def, &columns, &found).map(Some)
+    named(&schema, &columns, &found).map(Some)
 }
 
 /// The columns of the answer under the names the statement gives them.
-fn named(def: &CollectionDef, columns: &[(usize, String)], found: &[RecordBatch]) -> Result<RecordBatch, EngineError> {
-    let schema = def.schema();
+fn named(schema: &Schema, columns: &[(usize, String)], found: &[RecordBatch]) -> Result<RecordBatch, EngineError> {
     let fields: Vec<Field> = columns
         .iter()
         .map(|(ordinal, name)| schema.field(*ordinal).clone().with_name(name))
         .collect();
     let schema = Arc::new(Schema::new(fields));
-    let renamed = found.iter().map(|batch| {
+    let rename = |batch: &RecordBatch| {
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(Arc::clone(&schema), batch.columns().to_vec(), &options)
-    });
-    Ok(concat_batches(&schema, &renamed.collect::<Result<Vec<_>, _>>()?)?)
+    };
+    match found {
+        [batch] => Ok(rename(batch)?),
+        batches => Ok(concat_batches(
+            &schema,
+            &batches.iter().map(rename).collect::<Result<Vec<_>, _>>()?,
+        )?),
+    }
 }
 
 /// A statement of the form, taken apart.

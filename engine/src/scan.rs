@@ -48,6 +48,7 @@ pub(crate) struct CollectionTable {
 impl CollectionTable {
     pub(crate) fn new(
         def: Arc<CollectionDef>,
+        schema: SchemaRef,
         base: Option<TableSnapshot>,
         pending: Option<Arc<PendingTable>>,
     ) -> Self {
@@ -57,7 +58,7 @@ impl CollectionTable {
             false => Constraints::new_unverified(vec![Constraint::PrimaryKey(key)]),
         };
         Self {
-            schema: def.schema(),
+            schema,
             with_row_id: false,
             constraints,
             def,

@@ -8,8 +8,10 @@ use arrow::datatypes::DataType;
 use candor_storage::{CollectionDef, TableChange};
 use sqlparser::ast;
 
+use super::conflict::{self, Outcome};
 use super::literal::Literals;
-use super::{Evaluated, Grown, Incoming, RowCompleter, conflict, returning};
+use super::returning::{self, Returned};
+use super::{Evaluated, Grown, Incoming, RowCompleter};
 use crate::env::Env;
 use crate::error::EngineError;
 use crate::parse::parse_expr;
@@ -17,19 +19,33 @@ use crate::pending::concat;
 use crate::prepare::{folded, quoted};
 use crate::types::from_answer;
 
-pub(super) async fn insert(env: &Env, insert: &ast::Insert) -> Result<Evaluated, EngineError> {
-    check_insert(insert)?;
-    let ast::TableObject::TableName(name) = &insert.table else {
-        return Err(EngineError::unsupported(
-            "INSERT into something that is not a collection",
-        ));
+/// Rows of literals up to this many are written without leaving the caller's thread.
+const SMALL_ROWS_MAX: usize = 64;
+
+/// An INSERT of a few literals, which needs neither a plan nor a thread; `None` for any other.
+pub(crate) fn small(env: &Env, insert: &ast::Insert) -> Option<Result<Evaluated, EngineError>> {
+    if insert.returning.is_some() || insert.on.is_some() {
+        return None;
+    }
+    let literals = Literals::of(insert.source.as_ref()?, &env.ctx.params)?;
+    if literals.row_count() > SMALL_ROWS_MAX {
+        return None;
+    }
+    let evaluate = || {
+        let (def, columns) = target(env, insert)?;
+        let (grown, rows) = literal_rows(env, &def, columns, &literals)?;
+        let outcome = conflict::refuse(env, &grown.def, rows)?;
+        evaluated(grown, outcome, None)
     };
-    let def = env.collection(name)?;
+    Some(evaluate())
+}
+
+pub(super) async fn insert(env: &Env, insert: &ast::Insert) -> Result<Evaluated, EngineError> {
+    let (def, columns) = target(env, insert)?;
     let alias = match &insert.table_alias {
         Some(alias) => alias.alias.clone(),
         None => quoted(&def.name),
     };
-    let columns = insert_columns(&def, &insert.columns)?;
     let (grown, rows) = match &insert.source {
         None => default_rows(env, &def)?,
         Some(source) => match Literals::of(source, &env.ctx.params) {
@@ -37,9 +53,11 @@ pub(super) async fn insert(env: &Env, insert: &ast::Insert) -> Result<Evaluated,
             None => query_rows(env, &def, columns, source).await?,
         },
     };
-    let on_conflict = match &insert.on {
-        None => None,
-        Some(ast::OnInsert::OnConflict(on_conflict)) => Some(on_conflict),
+    let outcome = match &insert.on {
+        None => conflict::refuse(env, &grown.def, rows)?,
+        Some(ast::OnInsert::OnConflict(on_conflict)) => {
+            conflict::resolve(env, &grown.def, &alias, rows, on_conflict).await?
+        }
         Some(_) => {
             return Err(EngineError::unsupported_try(
                 "ON DUPLICATE KEY UPDATE",
@@ -47,25 +65,40 @@ pub(super) async fn insert(env: &Env, insert: &ast::Insert) -> Result<Evaluated,
             ));
         }
     };
-    let outcome = match on_conflict {
-        None => conflict::refuse(env, &grown.def, rows)?,
-        Some(on_conflict) => conflict::resolve(env, &grown.def, &alias, rows, on_conflict).await?,
-    };
     let returning = returning::answer(env, &grown.def, &alias, insert.returning.as_ref(), &outcome.begun).await?;
+    evaluated(grown, outcome, returning)
+}
+
+/// The collection, and the columns that the statement names.
+fn target(env: &Env, insert: &ast::Insert) -> Result<(Arc<CollectionDef>, Option<Vec<String>>), EngineError> {
+    check_insert(insert)?;
+    let ast::TableObject::TableName(name) = &insert.table else {
+        return Err(EngineError::unsupported(
+            "INSERT into something that is not a collection",
+        ));
+    };
+    let def = env.collection(name)?;
+    let columns = insert_columns(&def, &insert.columns)?;
+    Ok((def, columns))
+}
+
+fn evaluated(grown: Grown, outcome: Outcome, returning: Option<Returned>) -> Result<Evaluated, EngineError> {
     let rows_affected = outcome.begun.iter().map(|batch| batch.num_rows() as u64).sum();
     let begun = concat(&outcome.begun)?;
-    let changed = begun.is_some() || outcome.ended.is_some();
-    Ok(Evaluated {
+    if begun.is_none() && outcome.ended.is_none() {
         // A statement that writes no rows leaves no columns behind either.
-        schema: if changed { grown.schema } else { Vec::new() },
-        changes: changed
-            .then_some(TableChange {
-                collection: grown.def.id,
-                ended: outcome.ended,
-                begun,
-            })
-            .into_iter()
-            .collect(),
+        return Ok(Evaluated {
+            returning,
+            ..Evaluated::nothing()
+        });
+    }
+    Ok(Evaluated {
+        schema: grown.schema,
+        changes: vec![TableChange {
+            collection: grown.def.id,
+            ended: outcome.ended,
+            begun,
+        }],
         rows_affected,
         returning,
     })

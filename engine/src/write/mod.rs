@@ -26,6 +26,7 @@ use crate::error::EngineError;
 
 pub(crate) use build::select_from;
 pub(crate) use grow::{Grown, Incoming};
+pub(crate) use insert::small as small_insert;
 pub(crate) use rows::RowCompleter;
 
 /// What a statement would write: the caller proposes it, or keeps it for the open transaction.

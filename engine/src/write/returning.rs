@@ -11,6 +11,9 @@ use crate::error::EngineError;
 
 const ROWS: &str = "written";
 
+/// Names and types of an answer, and its rows.
+pub(super) type Returned = (SchemaRef, Vec<RecordBatch>);
+
 /// The answer of `items` over `rows`, which the statement calls `alias`.
 pub(super) async fn answer(
     env: &Env,
@@ -18,7 +21,7 @@ pub(super) async fn answer(
     alias: &ast::Ident,
     items: Option<&Vec<ast::SelectItem>>,
     rows: &[RecordBatch],
-) -> Result<Option<(SchemaRef, Vec<RecordBatch>)>, EngineError> {
+) -> Result<Option<Returned>, EngineError> {
     let Some(items) = items else {
         return Ok(None);
     };
