@@ -1,4 +1,4 @@
-//! The range log and the multi-version tables behind it
+#![doc = include_str!("../README.md")]
 
 mod apply;
 mod batch;
@@ -23,5 +23,5 @@ pub use schema::{
     CheckDef, CollectionDef, CollectionId, ColumnDef, ColumnType, ROW_ID_COLUMN, ReplicaDef, SchemaChange, ViewDef,
 };
 pub use snapshot::{ContentHash, Snapshot};
-pub use store::RangeStore;
+pub use store::{RangeStore, StoreOptions};
 pub use table::{BlockSnapshot, RowChanges, RowId, TableSnapshot};

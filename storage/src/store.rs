@@ -11,11 +11,29 @@ use crate::apply::{Applier, Outcome, RangeState};
 use crate::disk::{Disk, RealDisk};
 use crate::entry::Entry;
 use crate::error::{SnapshotError, StorageError};
-use crate::log::{Agreement, RangeLog};
+use crate::log::{Agreement, RangeLog, SEGMENT_SIZE_MAX};
 use crate::snapshot::Snapshot;
 
 /// How much of the log is read at once to be applied, bytes.
 const APPLY_BYTES: usize = 4 << 20;
+
+/// Where a range keeps its files.
+#[derive(Clone)]
+pub struct StoreOptions {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// A file of the log that has reached this size takes no more entries, bytes; at most 64 MiB, the default.
+    pub segment_size: u64,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            disk: Arc::new(RealDisk),
+            segment_size: SEGMENT_SIZE_MAX,
+        }
+    }
+}
 
 type Subscriber = Arc<dyn Fn(LogIndex) + Send + Sync>;
 
@@ -40,17 +58,17 @@ impl RangeStore {
     /// # Errors
     /// There is a range in the folder, or the disk refuses.
     pub fn create(dir: &Path, name: &RangeName, id: RangeId) -> Result<Arc<Self>, StorageError> {
-        Self::create_on(Arc::new(RealDisk), dir, name, id)
+        Self::create_with(StoreOptions::default(), dir, name, id)
     }
 
-    /// As [`RangeStore::create`], on another disk.
-    pub fn create_on(
-        disk: Arc<dyn Disk>,
+    /// As [`RangeStore::create`], with other options.
+    pub fn create_with(
+        options: StoreOptions,
         dir: &Path,
         name: &RangeName,
         id: RangeId,
     ) -> Result<Arc<Self>, StorageError> {
-        RangeLog::create(disk, dir, name, id).map(Self::over)
+        RangeLog::create(options, dir, name, id).map(Self::over)
     }
 
     /// Opens the range in the folder `dir`: reads its log back and checks every byte of it. Nothing is applied yet, and
@@ -59,12 +77,12 @@ impl RangeStore {
     /// # Errors
     /// No range there, bytes that are not what was written (naming file and offset), or the disk refuses.
     pub fn open(dir: &Path) -> Result<Arc<Self>, StorageError> {
-        Self::open_on(Arc::new(RealDisk), dir)
+        Self::open_with(StoreOptions::default(), dir)
     }
 
-    /// As [`RangeStore::open`], on another disk.
-    pub fn open_on(disk: Arc<dyn Disk>, dir: &Path) -> Result<Arc<Self>, StorageError> {
-        RangeLog::open(disk, dir).map(Self::over)
+    /// As [`RangeStore::open`], with other options.
+    pub fn open_with(options: StoreOptions, dir: &Path) -> Result<Arc<Self>, StorageError> {
+        RangeLog::open(options, dir).map(Self::over)
     }
 
     fn over(log: RangeLog) -> Arc<Self> {
@@ -152,6 +170,11 @@ impl RangeStore {
     /// The chain at `index`; also before the first entry.
     pub fn chain_at(&self, index: LogIndex) -> Option<Chain> {
         self.log.chain_at(index)
+    }
+
+    /// Bytes that the entries behind `after`, up to and including `upto`, take on disk.
+    pub fn bytes_between(&self, after: LogIndex, upto: LogIndex) -> u64 {
+        self.log.bytes_between(after, upto)
     }
 
     /// How a log whose last entry is at `position` with `chain` stands to this one.

@@ -25,10 +25,12 @@ use parking_lot::{Mutex, RwLock};
 use crate::disk::{Disk, DiskFile};
 use crate::entry::Entry;
 use crate::error::StorageError;
+use crate::store::StoreOptions;
 use frame::{frame_size, read_frame, write_frame};
 use index::EntryIndex;
 use mark::{DurableEnd, SyncMark};
-use segment::{SEGMENT_HEADER_SIZE, SEGMENT_SIZE, SegmentHeader, file_name};
+pub(crate) use segment::SEGMENT_SIZE_MAX;
+use segment::{SEGMENT_HEADER_SIZE, SegmentHeader, file_name};
 
 /// One write to the system holds about this many bytes at most.
 const WRITE_SIZE: usize = 4 << 20;
@@ -51,6 +53,7 @@ pub enum Agreement {
 /// The log of one range.
 pub(crate) struct RangeLog {
     disk: Arc<dyn Disk>,
+    segment_size: u64,
     dir: PathBuf,
     name: RangeName,
     id: RangeId,
@@ -99,7 +102,13 @@ fn sync_failed(path: &Path, error: std::io::Error) -> StorageError {
 
 impl RangeLog {
     /// Makes the log of a new range in `dir`, durably.
-    pub(crate) fn create(disk: Arc<dyn Disk>, dir: &Path, name: &RangeName, id: RangeId) -> Result<Self, StorageError> {
+    pub(crate) fn create(
+        options: StoreOptions,
+        dir: &Path,
+        name: &RangeName,
+        id: RangeId,
+    ) -> Result<Self, StorageError> {
+        let StoreOptions { disk, segment_size } = options;
         disk.make_dir(dir)
             .map_err(|error| StorageError::io("make", dir, error))?;
         let names = disk.list(dir).map_err(|error| StorageError::io("list", dir, error))?;
@@ -125,6 +134,7 @@ impl RangeLog {
         let index = EntryIndex::new((Position::ZERO, header.chain_before));
         Ok(Self {
             disk,
+            segment_size: segment_size.min(SEGMENT_SIZE_MAX),
             dir: dir.to_owned(),
             name: name.clone(),
             id,
@@ -144,12 +154,14 @@ impl RangeLog {
     }
 
     /// Reads the log in `dir` back. What it holds afterwards is durable.
-    pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path) -> Result<Self, StorageError> {
+    pub(crate) fn open(options: StoreOptions, dir: &Path) -> Result<Self, StorageError> {
+        let StoreOptions { disk, segment_size } = options;
         let found = recover::recover(&*disk, dir)?;
         let durable = found.segments.last().map(Segment::end).unwrap_or_default();
         found.mark.note(durable);
         Ok(Self {
             disk,
+            segment_size: segment_size.min(SEGMENT_SIZE_MAX),
             dir: dir.to_owned(),
             name: found.name,
             id: found.id,
@@ -255,6 +267,12 @@ impl RangeLog {
         }
     }
 
+    /// Bytes that the entries behind `after`, up to and including `upto`, take on disk.
+    pub(crate) fn bytes_between(&self, after: LogIndex, upto: LogIndex) -> u64 {
+        let state = self.state.read();
+        state.offset_behind(upto).saturating_sub(state.offset_behind(after))
+    }
+
     /// How a log whose last entry is at `position` with `chain` stands to this one.
     pub(crate) fn agreement(&self, position: Position, chain: Chain) -> Agreement {
         let state = self.state.read();
@@ -321,7 +339,7 @@ impl RangeLog {
 
     /// Writes the first of `entries`, as many as fit one write and the last file, and returns how many.
     fn write_some(&self, entries: &[Entry]) -> Result<usize, StorageError> {
-        if self.tail_segment().size >= SEGMENT_SIZE {
+        if self.tail_segment().size >= self.segment_size {
             self.roll()?;
         }
         let segment = self.tail_segment();
@@ -329,7 +347,7 @@ impl RangeLog {
         let mut offsets = Vec::new();
         for entry in entries {
             let offset = segment.size + bytes.len() as u64;
-            let full = offset >= SEGMENT_SIZE || bytes.len() + frame_size(entry.payload.len()) > WRITE_SIZE;
+            let full = offset >= self.segment_size || bytes.len() + frame_size(entry.payload.len()) > WRITE_SIZE;
             if full && !offsets.is_empty() {
                 break;
             }
@@ -392,7 +410,7 @@ impl RangeLog {
     /// Cuts the entries behind `index`, and any bytes behind them that no entry has.
     fn cut(&self, index: LogIndex) -> Result<(), StorageError> {
         let mut syncer = self.syncer.lock();
-        let (kept, removed) = self.forget_after(index);
+        let (kept, removed) = self.forget_after(index)?;
         if kept.end() < syncer.durable {
             syncer.mark.lower(kept.end())?;
             syncer.durable = kept.end();
@@ -418,33 +436,27 @@ impl RangeLog {
         Ok(())
     }
 
-    /// Takes the entries behind `index` out of the index, and opens the file that is then the last.
-    fn forget_after(&self, index: LogIndex) -> (Segment, Vec<LogIndex>) {
+    /// Takes the entries behind `index` out of the index, and opens the file that is then the last. Returns that file,
+    /// and the later ones.
+    fn forget_after(&self, index: LogIndex) -> Result<(Segment, Vec<LogIndex>), StorageError> {
         let mut state = self.state.write();
-        state.cuts += 1;
-        let place = state.index.offset_of(index.next());
         let keep = state
             .segments
             .partition_point(|segment| segment.first <= index.next())
             .max(1);
-        let removed = state
-            .segments
-            .split_off(keep)
-            .iter()
-            .map(|segment| segment.first)
-            .collect::<Vec<_>>();
-        if let Some(last) = state.segments.last_mut() {
-            last.size = place.unwrap_or(last.size);
-        }
-        state.index.truncate_after(index);
-        let kept = state.tail_segment();
+        let mut kept = state.segments[keep - 1];
+        let removed: Vec<_> = state.segments[keep..].iter().map(|segment| segment.first).collect();
         if !removed.is_empty() {
-            match self.disk.open(&self.path(kept.first)) {
-                Ok(file) => state.tail = file,
-                Err(error) => drop(self.poisoned(StorageError::io("open", self.path(kept.first), error))),
-            }
+            let path = self.path(kept.first);
+            let opened = self.disk.open(&path);
+            state.tail = opened.map_err(|error| StorageError::io("open", path, error))?;
         }
-        (kept, removed)
+        kept.size = state.index.offset_of(index.next()).unwrap_or(kept.size);
+        state.segments.truncate(keep - 1);
+        state.segments.push(kept);
+        state.index.truncate_after(index);
+        state.cuts += 1;
+        Ok((kept, removed))
     }
 
     /// Where the entries behind `after` stand, and the number of cuts so far.
@@ -545,6 +557,22 @@ impl Segment {
 }
 
 impl State {
+    /// Where the entry at `index` ends, counted over all files of the log.
+    fn offset_behind(&self, index: LogIndex) -> u64 {
+        let behind = index.next();
+        let file = self
+            .segments
+            .partition_point(|segment| segment.first <= behind)
+            .saturating_sub(1);
+        let before: u64 = self.segments[..file].iter().map(|segment| segment.size).sum();
+        let within = self.index.offset_of(behind).unwrap_or(self.segments[file].size);
+        if behind < self.index.first() {
+            0
+        } else {
+            before + within
+        }
+    }
+
     fn tail_segment(&self) -> Segment {
         *self.segments.last().expect("a log has at least one file")
     }

@@ -51,7 +51,12 @@ pub(super) fn recover(disk: &dyn Disk, dir: &Path) -> Result<Recovered, StorageE
         let mut reader = SegmentReader::open(disk, dir, *first)?;
         let header = reader.header()?;
         let (_, index) = match &mut found {
-            None => found.insert((header.clone(), EntryIndex::new(before(&header)))),
+            None => {
+                if before(&header) != (Position::ZERO, Chain(header.range.0)) {
+                    return Err(reader.damaged(0, "the files before this one are missing"));
+                }
+                found.insert((header.clone(), EntryIndex::new(before(&header))))
+            }
             Some(found) => found,
         };
         if header.first != *first || before(&header) != index.last() {

@@ -8,7 +8,7 @@ use super::frame::array;
 pub(super) const SEGMENT_HEADER_SIZE: usize = 144;
 
 /// A file that has reached this size takes no more entries, bytes.
-pub(super) const SEGMENT_SIZE: u64 = 64 << 20;
+pub(crate) const SEGMENT_SIZE_MAX: u64 = 64 << 20;
 
 const MAGIC: &[u8; 8] = b"CANDRLOG";
 const FORMAT_VERSION: u16 = 1;

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
 use arrow::compute::concat;
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
@@ -19,6 +19,9 @@ use crate::batch::compacted;
 const MERGE_ROWS: [usize; 3] = [16, 256, SEALED_ROWS];
 const SEALED_ROWS: usize = 4096;
 
+/// A block with this much text is not merged any more, however few rows it has, bytes.
+const TEXT_SIZE_MAX: usize = 8 << 20;
+
 /// A batch of more rows than this is cut into several blocks.
 pub(crate) const BLOCK_ROWS_MAX: usize = 8192;
 
@@ -29,6 +32,8 @@ pub(crate) struct Block {
     pub(crate) rows: usize,
     /// By ordinal; columns added to the collection later are missing at the end, and NULL.
     columns: Vec<ArrayRef>,
+    /// Bytes of text and byte strings that do not stand in their views.
+    text_size: usize,
 }
 
 impl Block {
@@ -37,8 +42,14 @@ impl Block {
         Self {
             first_row,
             rows,
+            text_size: columns.iter().map(text_size).sum(),
             columns,
         }
+    }
+
+    /// Whether it stays as it is.
+    fn is_full(&self) -> bool {
+        self.rows >= SEALED_ROWS || self.text_size >= TEXT_SIZE_MAX
     }
 
     pub(crate) fn row_ids(&self) -> Range<u64> {
@@ -89,24 +100,33 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// Adds a block behind the last one.
     pub(crate) fn push(&mut self, block: Block) {
-        if block.rows >= SEALED_ROWS {
+        assert_eq!(block.first_row, self.row_end(), "blocks come in order");
+        if block.is_full() {
             self.merge_tail(0);
-            self.sealed.append(&mut self.tail);
-            self.sealed.push(Arc::new(block));
+            self.tail.push(Arc::new(block));
+            self.seal();
             return;
         }
         self.tail.push(Arc::new(block));
         for limit in MERGE_ROWS {
-            let small = self.tail.iter().rev().take_while(|block| block.rows < limit);
+            let small = self
+                .tail
+                .iter()
+                .rev()
+                .take_while(|block| block.rows < limit && !block.is_full());
             let (count, rows) = small.fold((0, 0), |(count, rows), block| (count + 1, rows + block.rows));
             if rows < limit {
                 break;
             }
             self.merge_tail(self.tail.len() - count);
         }
-        if self.tail.last().is_some_and(|block| block.rows >= SEALED_ROWS) {
-            self.sealed.append(&mut self.tail);
-        }
+        self.seal();
+    }
+
+    /// The id behind that of the last row.
+    pub(crate) fn row_end(&self) -> u64 {
+        let last = self.tail.last().or(self.sealed.last());
+        last.map_or(0, |block| block.row_ids().end)
     }
 
     /// The block with this row.
@@ -124,6 +144,7 @@ impl Blocks {
     /// work and the next has not.
     pub(crate) fn for_scan(&mut self, limit: u64) -> Vec<Arc<Block>> {
         self.merge_tail(0);
+        self.seal();
         self.below(limit)
     }
 
@@ -149,16 +170,31 @@ impl Blocks {
         }
     }
 
+    /// Leaves the tail alone from here on if it ends in a full block: nothing in front of that one can be merged.
+    fn seal(&mut self) {
+        if self.tail.last().is_some_and(|block| block.is_full()) {
+            self.sealed.append(&mut self.tail);
+        }
+    }
+
     #[cfg(test)]
     fn sizes(&self) -> Vec<usize> {
         self.sealed.iter().chain(&self.tail).map(|block| block.rows).collect()
     }
 }
 
+fn text_size(column: &ArrayRef) -> usize {
+    match column.data_type() {
+        DataType::Utf8View => column.as_string_view().total_buffer_bytes_used(),
+        DataType::BinaryView => column.as_binary_view().total_buffer_bytes_used(),
+        _ => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{AsArray, Int64Array, StringViewArray};
+    use arrow::array::{Int64Array, StringViewArray};
     use arrow::datatypes::Int64Type;
 
     fn block(first: u64, rows: usize) -> Block {
@@ -212,6 +248,29 @@ mod tests {
         );
         assert!(!blocks.is_scattered());
         check(&blocks, rows);
+    }
+
+    #[test]
+    fn scans_between_single_rows_do_not_copy_ever_more() {
+        let mut blocks = Blocks::default();
+        for row in 0..5000 {
+            blocks.push(block(row, 1));
+            blocks.for_scan(row + 1);
+        }
+        assert_eq!(blocks.sizes(), [4096, 904]);
+    }
+
+    #[test]
+    fn blocks_of_long_texts_stay_small() {
+        let text = "x".repeat(1 << 20);
+        let mut blocks = Blocks::default();
+        for row in 0..40 {
+            let texts = StringViewArray::from_iter_values([&text]);
+            blocks.push(Block::new(row, 1, vec![Arc::new(texts)]));
+        }
+        blocks.for_scan(40);
+        assert_eq!(blocks.sizes(), [16, 16, 8]);
+        assert_eq!(blocks.row_end(), 40);
     }
 
     #[test]

@@ -72,18 +72,23 @@ impl Table {
         self.inner.read().history.at(version)
     }
 
+    /// Whether the row has not ended.
+    fn lives(&self, row: u64) -> bool {
+        self.inner.read().ends.lives_at(row, u64::MAX)
+    }
+
     /// Takes a change in that was found to fit, as `version`, which cannot be read yet.
+    ///
+    /// Readers meet the pieces as they come, and pass over them: they look at rows that had begun at their version, and
+    /// at ends up to it. So the lock is only held for one piece at a time.
     pub(crate) fn commit(&self, version: u64, change: StagedChange) {
-        let mut inner = self.inner.write();
-        let mut next = inner.rows;
+        let before = self.inner.read();
         for row in &change.ended {
-            inner.ends.end(*row, version);
+            before.ends.end(*row, version);
         }
-        let begun: u64 = change.begun.iter().map(|batch| batch.rows as u64).sum();
-        inner.rows += begun;
-        let rows = inner.rows;
-        inner.ends.grow_to(rows);
-        inner.history.push(version, begun, &change.ended);
+        let mut next = before.rows;
+        drop(before);
+        let begun = change.begun_count();
         for batch in change.begun {
             for (index, keys) in self.keys.iter().zip(&batch.keys) {
                 for row in 0..keys.len() {
@@ -95,14 +100,31 @@ impl Table {
             for at in (0..batch.rows).step_by(BLOCK_ROWS_MAX) {
                 let rows = BLOCK_ROWS_MAX.min(batch.rows - at);
                 let columns = batch.columns.iter().map(|column| column.slice(at, rows)).collect();
-                inner.blocks.push(Block::new(next, rows, columns));
+                let block = Block::new(next, rows, columns);
                 next += rows as u64;
+                let mut inner = self.inner.write();
+                inner.ends.grow_to(next);
+                inner.blocks.push(block);
             }
         }
+        let mut inner = self.inner.write();
+        inner.rows = next;
+        inner.history.push(version, begun, &change.ended);
+        inner.check_invariants();
     }
 
     /// Forgets what no version from `horizon` on needs.
     pub(crate) fn forget_before(&self, horizon: u64) {
         self.inner.write().history.forget_before(horizon);
+    }
+}
+
+impl Inner {
+    /// Ids, blocks and history agree on how many rows there are.
+    fn check_invariants(&self) {
+        let newest = self.history.at(u64::MAX);
+        assert_eq!(newest.rows, self.rows, "the history counts every row");
+        assert!(newest.ended <= newest.rows, "only rows that began have ended");
+        assert_eq!(self.blocks.row_end(), self.rows, "every row stands in a block");
     }
 }

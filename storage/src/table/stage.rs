@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, UInt64Type};
 
+use super::Table;
 use super::keys::{KeyIndex, Keys, key_text};
-use super::{Inner, Table};
 use crate::error::ApplyRefusal;
 use crate::record::TableChange;
 use crate::schema::{CollectionDef, ROW_ID_COLUMN};
@@ -47,12 +47,7 @@ pub(crate) fn stage(
     snapshot: u64,
     changes: &[TableChange],
 ) -> Result<StagedChange, ApplyRefusal> {
-    let inner = table.inner.read();
-    let stage = Stage {
-        table,
-        def,
-        inner: &inner,
-    };
+    let stage = Stage { table, def };
     let mut ended = Vec::new();
     for batch in changes.iter().filter_map(|change| change.ended.as_ref()) {
         stage.end(batch, snapshot, &mut ended)?;
@@ -70,22 +65,20 @@ pub(crate) fn stage(
     for place in 0..table.keys.len() {
         stage.check_key(place, &begun, &ended)?;
     }
-    drop(inner);
     Ok(StagedChange { ended, begun })
 }
 
 struct Stage<'a> {
     table: &'a Table,
     def: &'a CollectionDef,
-    inner: &'a Inner,
 }
 
 impl Stage<'_> {
     /// Finds the rows that end: each must be live, and must have begun at or before the snapshot.
     fn end(&self, batch: &RecordBatch, snapshot: u64, ended: &mut Vec<u64>) -> Result<(), ApplyRefusal> {
-        let known = self.inner.history.at(snapshot).rows;
+        let known = self.table.at(snapshot).rows;
         let mut take = |row: u64| {
-            if row >= known || !self.lives(row) {
+            if row >= known || !self.table.lives(row) {
                 return Err(self.conflict());
             }
             ended.push(row);
@@ -167,7 +160,7 @@ impl Stage<'_> {
             let keys = &batch.keys[place];
             for row in 0..keys.len() {
                 let Some((hash, key)) = keys.key(row) else { continue };
-                let stays = |row: u64| self.lives(row) && ended.binary_search(&row).is_err();
+                let stays = |row: u64| self.table.lives(row) && ended.binary_search(&row).is_err();
                 if index.newest(hash, key).is_some_and(stays) || (several && !seen.insert(key)) {
                     return Err(ApplyRefusal::Unique {
                         collection: self.def.name.clone(),
@@ -178,10 +171,6 @@ impl Stage<'_> {
             }
         }
         Ok(())
-    }
-
-    fn lives(&self, row: u64) -> bool {
-        self.inner.ends.lives_at(row, u64::MAX)
     }
 
     fn named(&self, batch: &RecordBatch, name: &str, ty: &DataType) -> Result<ArrayRef, ApplyRefusal> {

@@ -1,1 +1,11 @@
-fn main() {}
+//! Tests of the store as a whole; small rules are tested beside their code.
+
+mod apply;
+mod concurrent;
+mod crash;
+mod damage;
+mod log;
+mod model;
+mod records;
+mod support;
+mod tables;
