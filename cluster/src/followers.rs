@@ -236,16 +236,13 @@ mod tests {
                 date += INTERVAL;
             }
             let position = position.min(commits.len() as u64);
-            let true_age = commits.get(position as usize).map_or(Duration::ZERO, |missing| now - *missing);
-            match table.copy_age(now, at(position)) {
-                Some(age) => {
-                    prop_assert!(age >= true_age, "understated: {age:?} < {true_age:?}");
-                    prop_assert!(age <= true_age + INTERVAL + proof, "overstated: {age:?} > {true_age:?} + 1 interval");
-                }
-                None => {
-                    let first = commits.iter().filter(|commit| **commit <= INTERVAL + proof).count() as u64;
-                    prop_assert!(now < INTERVAL + proof || position < first);
-                }
+            let true_age = commits.get(position as usize).map_or(Duration::ZERO, |missing| now.saturating_sub(*missing));
+            if let Some(age) = table.copy_age(now, at(position)) {
+                prop_assert!(age >= true_age, "understated: {age:?} < {true_age:?}");
+                prop_assert!(age <= true_age + INTERVAL + proof, "overstated: {age:?} > {true_age:?} + 1 interval");
+            } else {
+                let first = commits.iter().filter(|commit| **commit <= INTERVAL + proof).count() as u64;
+                prop_assert!(now < INTERVAL + proof || position < first);
             }
         }
     }

@@ -75,7 +75,7 @@ fn push_part(change: TableChange, txn: u128, records: &mut Vec<(u8, Bytes)>) -> 
         .ended
         .iter()
         .chain(&change.begun)
-        .map(|batch| batch.num_rows())
+        .map(arrow::array::RecordBatch::num_rows)
         .sum::<usize>();
     let part = Record::Part(TransactionPart { txn, change });
     let encoded = encode(&part)?;

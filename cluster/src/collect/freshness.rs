@@ -81,7 +81,7 @@ mod tests {
         freshness.handle_applied(LogIndex(101));
         assert_eq!(freshness.fresh_at(), Some(Duration::from_millis(1)));
         freshness.handle_applied(LogIndex(1100));
-        assert_eq!(freshness.fresh_at(), Some(Duration::from_millis(1000)));
+        assert_eq!(freshness.fresh_at(), Some(Duration::from_secs(1)));
     }
 
     #[test]

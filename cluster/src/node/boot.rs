@@ -63,7 +63,7 @@ pub(super) async fn start(cfg: ClusterConfig) -> Result<Arc<Inner>, ClusterError
     });
     for (folder, opened) in data.ranges {
         let slot = match opened {
-            Opened::Led(group, store) => inner.led_slot(group, store, folder)?,
+            Opened::Led(group, store) => inner.led_slot(*group, store, folder)?,
             Opened::Collected(store) => inner.collected_slot(store, folder),
             Opened::Empty | Opened::Nothing => continue,
         };
@@ -103,7 +103,7 @@ fn open(dir: &Path, node: &NodeName) -> Result<Data, ClusterError> {
         match ranges::open(&folder, node)? {
             Opened::Empty => fs::remove_dir_all(&folder).map_err(io_error("delete", &folder))?,
             Opened::Nothing => ranges::clear_away(dir, &folder)?,
-            Opened::Led(group, store) if folder == system_folder => system = Some((group, store)),
+            Opened::Led(group, store) if folder == system_folder => system = Some((*group, store)),
             opened => others.push((folder, opened)),
         }
     }

@@ -37,9 +37,10 @@ fn point(node: &Inner, slot: &Slot) {
         moved
     });
     if moved {
-        match upstream {
-            Some(upstream) => tracing::info!(range = %slot.name, %upstream, "collecting from"),
-            None => tracing::info!(range = %slot.name, "no peer says that it may write; collecting from nobody"),
+        if let Some(upstream) = upstream {
+            tracing::info!(range = %slot.name, %upstream, "collecting from");
+        } else {
+            tracing::info!(range = %slot.name, "no peer says that it may write; collecting from nobody");
         }
     }
 }

@@ -65,7 +65,7 @@ pub(super) fn sweep(data: &Path) -> Result<(), ClusterError> {
 
 /// A range on disk, opened and level with its log.
 pub(super) enum Opened {
-    Led(Group, Arc<RangeStore>),
+    Led(Box<Group>, Arc<RangeStore>),
     Collected(Arc<RangeStore>),
     /// Made, and then the process ended before anything was in it.
     Empty,
@@ -88,7 +88,7 @@ pub(super) fn open(folder: &Path, node: &NodeName) -> Result<Opened, ClusterErro
     };
     if VoteFile::of(folder).read()?.is_some() {
         let group = Group::start(Arc::clone(&store), folder, node.clone())?;
-        return Ok(Opened::Led(group, store));
+        return Ok(Opened::Led(Box::new(group), store));
     }
     let last = store.last().0;
     if last == Position::ZERO {

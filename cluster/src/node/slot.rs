@@ -150,9 +150,10 @@ impl Collected {
         if said.problem == problem {
             return;
         }
-        match &problem {
-            Some(words) => tracing::warn!(%range, %upstream, "collection stopped: {words}"),
-            None => tracing::info!(%range, %upstream, "collection goes on"),
+        if let Some(words) = &problem {
+            tracing::warn!(%range, %upstream, "collection stopped: {words}");
+        } else {
+            tracing::info!(%range, %upstream, "collection goes on");
         }
         said.problem = problem;
     }

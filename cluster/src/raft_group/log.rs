@@ -30,12 +30,15 @@ impl GroupLog {
 impl Storage for GroupLog {
     fn initial_state(&self) -> raft::Result<RaftState> {
         let (last, _) = self.store.last();
-        let mut hard = HardState::default();
         // A log cannot be ahead of its vote file, unless the file was lost: the log's own word then counts.
-        hard.term = self.vote.term.max(last.epoch.0);
-        hard.vote = if hard.term == self.vote.term { self.vote.vote } else { 0 };
-        // The only voter holds it durably, so it is committed.
-        hard.commit = last.index.0;
+        let term = self.vote.term.max(last.epoch.0);
+        let hard = HardState {
+            term,
+            vote: if term == self.vote.term { self.vote.vote } else { 0 },
+            // The only voter holds it durably, so it is committed.
+            commit: last.index.0,
+            ..HardState::default()
+        };
         Ok(RaftState::new(hard, ConfState::from((vec![SELF_VOTER], vec![]))))
     }
 
@@ -48,10 +51,11 @@ impl Storage for GroupLog {
     ) -> raft::Result<Vec<Entry>> {
         (low..high)
             .map(|index| {
-                let mut entry = Entry::default();
-                entry.index = index;
-                entry.term = self.term(index)?;
-                Ok(entry)
+                Ok(Entry {
+                    index,
+                    term: self.term(index)?,
+                    ..Entry::default()
+                })
             })
             .collect()
     }
