@@ -33,6 +33,19 @@ pub enum RedirectReason {
     NoCopy,
 }
 
+impl RedirectReason {
+    /// The reason as it stands in answers and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::AnsweredByLeader => "answered_by_leader",
+            Self::Staleness => "staleness",
+            Self::Version => "version",
+            Self::NoCopy => "no_copy",
+        }
+    }
+}
+
 /// Where to go: the node to expect there, how to reach it, and the epoch the answer was decided under.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Redirect {

@@ -8,32 +8,44 @@ use crate::failure::Stop;
 use crate::relations::Relations;
 use crate::rows::Output;
 use crate::server::Shared;
-use crate::statement::{Run, no_namespace, refused};
+use crate::statement::{Evaluate, Run, no_namespace, refused};
 
 impl Run<'_> {
     pub(crate) async fn define(&mut self, define: &Define) -> Result<Output, Stop> {
         match &define.what {
             DefineWhat::Collection(collection) => {
                 let range = self.range_of(&Relations::of(&collection.name))?;
-                let quiet = define.if_not_exists;
-                self.write(&range, move |engine, ctx| Box::pin(engine.define_collection(ctx, collection, quiet))).await
+                self.write(&range, Evaluate::Define(define)).await
             }
             DefineWhat::Namespace(name) => {
                 self.outside_transaction("DEFINE NAMESPACE")?;
-                self.define_namespace(name, define.if_not_exists).await.map_err(|stop| point(stop, define))
+                self.define_namespace(name, define.if_not_exists)
+                    .await
+                    .map_err(|stop| point(stop, define))
             }
             DefineWhat::Database { namespace, name } => {
                 self.outside_transaction("DEFINE DATABASE")?;
-                let namespace = namespace.as_ref().or(self.session.namespace.as_ref()).ok_or_else(no_namespace)?;
+                let namespace = namespace
+                    .as_ref()
+                    .or(self.session.namespace.as_ref())
+                    .ok_or_else(no_namespace)?;
                 let range = RangeName::new(namespace);
                 check_name("database", name).map_err(|stop| point(stop, define))?;
                 let change = SchemaChange::DefineDatabase { name: name.clone() };
                 let exists = |catalog: &Catalog| catalog.has_database(name);
-                self.change(&range, change, exists, Clash::of(define.if_not_exists, "database", name)).await
+                self.change(
+                    &range,
+                    change,
+                    exists,
+                    Clash::of(define.if_not_exists, "database", name),
+                )
+                .await
             }
             DefineWhat::Replica(replica) => {
                 self.outside_transaction("DEFINE REPLICA")?;
-                self.define_replica(replica, define.if_not_exists).await.map_err(|stop| point(stop, define))
+                self.define_replica(replica, define.if_not_exists)
+                    .await
+                    .map_err(|stop| point(stop, define))
             }
         }
     }
@@ -44,7 +56,11 @@ impl Run<'_> {
         let view = self.shared.cluster.view(&range);
         let elsewhere = view.peers.iter().find(|peer| peer.report().is_some());
         if view.own.copy.is_some() || elsewhere.is_some() {
-            return if quiet { Ok(self.done(Some(0))) } else { Err(exists("namespace", name)) };
+            return if quiet {
+                Ok(self.done(Some(0)))
+            } else {
+                Err(exists("namespace", name))
+            };
         }
         self.shared.cluster.define_range(range).await?;
         self.committed = true;
@@ -53,9 +69,15 @@ impl Run<'_> {
 
     async fn define_replica(&mut self, replica: &DefineReplica, quiet: bool) -> Result<Output, Stop> {
         if replica.name == *self.shared.cluster.name() {
-            return Err(Stop::new(ErrorCode::BadValue, format!("{} is this node: a replica is another one", replica.name)));
+            return Err(Stop::new(
+                ErrorCode::BadValue,
+                format!("{} is this node: a replica is another one", replica.name),
+            ));
         }
-        for address in [Some(&replica.at), replica.clients_at.as_ref(), replica.http_at.as_ref()].into_iter().flatten() {
+        for address in [Some(&replica.at), replica.clients_at.as_ref(), replica.http_at.as_ref()]
+            .into_iter()
+            .flatten()
+        {
             check_address(address)?;
         }
         let change = SchemaChange::DefineReplica(ReplicaDef {
@@ -67,16 +89,24 @@ impl Run<'_> {
             region: replica.region.clone(),
         });
         let exists = |catalog: &Catalog| catalog.replica(&replica.name).is_some();
-        self.change(&RangeName::system(), change, exists, Clash::of(quiet, "replica", replica.name.as_str())).await
+        self.change(
+            &RangeName::system(),
+            change,
+            exists,
+            Clash::of(quiet, "replica", replica.name.as_str()),
+        )
+        .await
     }
 
     pub(crate) async fn remove(&mut self, remove: &Remove) -> Result<Output, Stop> {
         let names = || remove.names.iter();
         match remove.kind {
             RemoveKind::Collection | RemoveKind::View => {
-                let first = names().next().ok_or_else(|| Stop::new(ErrorCode::Syntax, "nothing is named to remove"))?;
+                let first = names()
+                    .next()
+                    .ok_or_else(|| Stop::new(ErrorCode::Syntax, "nothing is named to remove"))?;
                 let range = self.range_of(&Relations::of(first))?;
-                self.write(&range, move |engine, ctx| Box::pin(engine.remove(ctx, remove))).await
+                self.write(&range, Evaluate::Remove(remove)).await
             }
             RemoveKind::Namespace => {
                 self.outside_transaction("REMOVE NAMESPACE")?;
@@ -95,11 +125,24 @@ impl Run<'_> {
                 self.outside_transaction("REMOVE DATABASE")?;
                 let mut output = self.done(Some(0));
                 for name in names() {
-                    let namespace = name.database.as_ref().or(self.session.namespace.as_ref()).ok_or_else(no_namespace)?;
+                    let namespace = name
+                        .database
+                        .as_ref()
+                        .or(self.session.namespace.as_ref())
+                        .ok_or_else(no_namespace)?;
                     let range = RangeName::new(namespace);
-                    let change = SchemaChange::RemoveDatabase { name: name.name.clone() };
+                    let change = SchemaChange::RemoveDatabase {
+                        name: name.name.clone(),
+                    };
                     let missing = |catalog: &Catalog| !catalog.has_database(&name.name);
-                    output = self.change(&range, change, missing, Clash::missing(remove.if_exists, "database", &name.name)).await?;
+                    output = self
+                        .change(
+                            &range,
+                            change,
+                            missing,
+                            Clash::missing(remove.if_exists, "database", &name.name),
+                        )
+                        .await?;
                 }
                 Ok(output)
             }
@@ -144,7 +187,10 @@ impl Run<'_> {
             {
                 return Err(ErrorBody::new(
                     ErrorCode::UnknownNamespace,
-                    format!("namespace {namespace} has no database {name} at version {} of this node's copy", snapshot.version()),
+                    format!(
+                        "namespace {namespace} has no database {name} at version {} of this node's copy",
+                        snapshot.version()
+                    ),
                 )
                 .with_help(format!("DEFINE DATABASE {name};"))
                 .into());
@@ -169,7 +215,11 @@ impl Run<'_> {
         for _ in 0..=limits::WRITE_REPLAYS_MAX {
             let snapshot = self.shared.write_grounds(range)?;
             if clashes(snapshot.catalog()) {
-                return if clash.quiet { Ok(self.done(Some(0))) } else { Err(clash.stop()) };
+                return if clash.quiet {
+                    Ok(self.done(Some(0)))
+                } else {
+                    Err(clash.stop())
+                };
             }
             let transaction = Transaction {
                 snapshot: snapshot.version(),
@@ -180,12 +230,18 @@ impl Run<'_> {
             };
             let committed = self.shared.cluster.propose(range, transaction).await?;
             match &committed.outcome {
-                Outcome::Refused(refusal) if !matches!(refusal.code(), ErrorCode::Conflict) => return Err(refused(refusal)),
+                Outcome::Refused(refusal) if !matches!(refusal.code(), ErrorCode::Conflict) => {
+                    return Err(refused(refusal));
+                }
                 Outcome::Refused(_) => self.shared.metrics.replay(),
                 _ => {
                     self.committed = true;
                     let receipt = self.shared.write_receipt(range, committed.position);
-                    return Ok(Output { rows: None, rows_affected: Some(0), receipt });
+                    return Ok(Output {
+                        rows: None,
+                        rows_affected: Some(0),
+                        receipt,
+                    });
                 }
             }
         }
@@ -194,7 +250,10 @@ impl Run<'_> {
 
     fn outside_transaction(&self, what: &str) -> Result<(), Stop> {
         if self.session.transaction.is_some() {
-            return Err(Stop::new(ErrorCode::TransactionState, format!("{what} cannot be part of a transaction")));
+            return Err(Stop::new(
+                ErrorCode::TransactionState,
+                format!("{what} cannot be part of a transaction"),
+            ));
         }
         Ok(())
     }
@@ -220,7 +279,9 @@ impl Shared {
         if database.is_none_or(|name| name == DEFAULT_NAME) {
             let transaction = Transaction {
                 snapshot: self.write_grounds(range)?.version(),
-                schema: vec![SchemaChange::DefineDatabase { name: DEFAULT_NAME.to_owned() }],
+                schema: vec![SchemaChange::DefineDatabase {
+                    name: DEFAULT_NAME.to_owned(),
+                }],
                 changes: Vec::new(),
                 parts: None,
                 mutation: None,
@@ -244,16 +305,30 @@ struct Clash<'a> {
 
 impl<'a> Clash<'a> {
     fn of(quiet: bool, kind: &'static str, name: &'a str) -> Self {
-        Self { quiet, missing: false, kind, name }
+        Self {
+            quiet,
+            missing: false,
+            kind,
+            name,
+        }
     }
 
     fn missing(quiet: bool, kind: &'static str, name: &'a str) -> Self {
-        Self { quiet, missing: true, kind, name }
+        Self {
+            quiet,
+            missing: true,
+            kind,
+            name,
+        }
     }
 
     fn stop(&self) -> Stop {
         if self.missing {
-            let code = if self.kind == "database" { ErrorCode::UnknownNamespace } else { ErrorCode::UnknownName };
+            let code = if self.kind == "database" {
+                ErrorCode::UnknownNamespace
+            } else {
+                ErrorCode::UnknownName
+            };
             return Stop::new(code, format!("there is no {} {}", self.kind, self.name));
         }
         exists(self.kind, self.name)
@@ -262,7 +337,10 @@ impl<'a> Clash<'a> {
 
 fn exists(kind: &str, name: &str) -> Stop {
     ErrorBody::new(ErrorCode::AlreadyExists, format!("{kind} {name} exists already"))
-        .with_help(format!("DEFINE {} IF NOT EXISTS says nothing then", kind.to_uppercase()))
+        .with_help(format!(
+            "DEFINE {} IF NOT EXISTS says nothing then",
+            kind.to_uppercase()
+        ))
         .into()
 }
 
@@ -275,7 +353,9 @@ fn point(stop: Stop, define: &Define) -> Stop {
 
 /// A namespace is a folder on disk and both are header values: plain names only.
 fn check_name(kind: &str, name: &str) -> Result<(), Stop> {
-    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    let plain = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     if name.is_empty() || name.len() > limits::NAME_BYTES_MAX || !plain || name.starts_with('-') {
         return Err(Stop::new(
             ErrorCode::BadValue,
@@ -298,9 +378,11 @@ fn check_address(address: &str) -> Result<(), Stop> {
     if good {
         return Ok(());
     }
-    Err(ErrorBody::new(ErrorCode::BadValue, format!("`{address}` is no address"))
-        .with_help("write 'host:port', for example '10.0.0.2:7501'")
-        .into())
+    Err(
+        ErrorBody::new(ErrorCode::BadValue, format!("`{address}` is no address"))
+            .with_help("write 'host:port', for example '10.0.0.2:7501'")
+            .into(),
+    )
 }
 
 #[cfg(test)]
@@ -319,9 +401,13 @@ mod tests {
 
     #[test]
     fn addresses_have_a_host_and_a_port() {
-        for (address, good) in
-            [("127.0.0.1:7501", true), ("[::1]:7501", true), ("db-2.internal:9000", true), ("7501", false), (":1", false)]
-        {
+        for (address, good) in [
+            ("127.0.0.1:7501", true),
+            ("[::1]:7501", true),
+            ("db-2.internal:9000", true),
+            ("7501", false),
+            (":1", false),
+        ] {
             assert_eq!(check_address(address).is_ok(), good, "{address}");
         }
         for address in ["h:0", "h:70000", "u:p@h:1", "http://h:1", "h:"] {

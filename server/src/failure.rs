@@ -26,7 +26,10 @@ impl Stop {
         if let Self::Error(body) = &mut self
             && let Some(span) = body.span
         {
-            body.span = Some(SourceSpan { start: span.start + offset, length: span.length });
+            body.span = Some(SourceSpan {
+                start: span.start + offset,
+                length: span.length,
+            });
         }
         self
     }

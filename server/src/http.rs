@@ -17,7 +17,7 @@ pub(crate) use formats::result_text;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{Path, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
@@ -42,6 +42,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/health/replica", get(health::replica))
         .route("/metrics", get(metrics))
         .route("/cluster", get(health::cluster))
+        .route("/progress/{request}", get(progress))
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(shared.clone(), stamp))
@@ -60,12 +61,18 @@ async fn stamp(State(shared): State<Arc<Shared>>, request: Request, next: Next) 
 async fn sql(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     if request.method() != Method::POST {
         body::drain(request.into_body()).await;
-        return with_allow(error(&shared, ErrorBody::new(ErrorCode::MethodNotAllowed, "/sql takes POST")), "POST");
+        return with_allow(
+            error(&shared, ErrorBody::new(ErrorCode::MethodNotAllowed, "/sql takes POST")),
+            "POST",
+        );
     }
     let _stopwatch = Stopwatch::start(&shared.metrics);
     let Some(permit) = shared.enter() else {
         body::drain(request.into_body()).await;
-        let full = format!("this node is answering {} requests already", shared.config.requests_in_flight_max);
+        let full = format!(
+            "this node is answering {} requests already",
+            shared.config.requests_in_flight_max
+        );
         return error(&shared, ErrorBody::new(ErrorCode::Overloaded, full));
     };
     let (parts, body) = request.into_parts();
@@ -83,40 +90,82 @@ async fn sql(State(shared): State<Arc<Shared>>, request: Request) -> Response {
 async fn close_session(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     if request.method() != Method::DELETE {
         body::drain(request.into_body()).await;
-        return with_allow(error(&shared, ErrorBody::new(ErrorCode::MethodNotAllowed, "/session takes DELETE")), "DELETE");
+        return with_allow(
+            error(
+                &shared,
+                ErrorBody::new(ErrorCode::MethodNotAllowed, "/session takes DELETE"),
+            ),
+            "DELETE",
+        );
     }
-    let id = request.headers().get(SESSION).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let id = request
+        .headers()
+        .get(SESSION)
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned);
     body::drain(request.into_body()).await;
     match id {
         Some(id) => {
             shared.sessions.close(&id);
             StatusCode::NO_CONTENT.into_response()
         }
-        None => error(&shared, ErrorBody::new(ErrorCode::BadRequest, "Candor-Session names the session to close")),
+        None => error(
+            &shared,
+            ErrorBody::new(ErrorCode::BadRequest, "Candor-Session names the session to close"),
+        ),
     }
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     let page = shared.metrics.render(&shared);
-    ([(http::header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page).into_response()
+    (
+        [(http::header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        page,
+    )
+        .into_response()
+}
+
+/// How far the COPY of a running request has got that was sent with this `Candor-Request-Id`.
+async fn progress(State(shared): State<Arc<Shared>>, Path(request): Path<String>) -> Response {
+    match shared.running.of(&request) {
+        Some(progress) => axum::Json(serde_json::json!({
+            "rows": progress.rows,
+            "bytes": progress.bytes,
+            "bytes_total": progress.bytes_total,
+        }))
+        .into_response(),
+        None => error(
+            &shared,
+            ErrorBody::new(ErrorCode::NotFound, "no request of this name is running"),
+        ),
+    }
 }
 
 async fn nothing_here(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     body::drain(request.into_body()).await;
-    let body = ErrorBody::new(ErrorCode::NotFound, format!("nothing is served at {path}"))
-        .with_help("statements go to POST /sql; there are also /cluster, /health/live, /health/ready, /health/replica, /metrics");
+    let body = ErrorBody::new(ErrorCode::NotFound, format!("nothing is served at {path}")).with_help(
+        "statements go to POST /sql; there are also /cluster, /health/live, /health/ready, /health/replica, /metrics",
+    );
     error(&shared, body)
 }
 
 async fn wrong_method(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     body::drain(request.into_body()).await;
-    with_allow(error(&shared, ErrorBody::new(ErrorCode::MethodNotAllowed, format!("{path} takes GET"))), "GET, HEAD")
+    with_allow(
+        error(
+            &shared,
+            ErrorBody::new(ErrorCode::MethodNotAllowed, format!("{path} takes GET")),
+        ),
+        "GET, HEAD",
+    )
 }
 
 fn with_allow(mut response: Response, methods: &'static str) -> Response {
-    response.headers_mut().insert(http::header::ALLOW, HeaderValue::from_static(methods));
+    response
+        .headers_mut()
+        .insert(http::header::ALLOW, HeaderValue::from_static(methods));
     response
 }
 

@@ -58,19 +58,30 @@ impl Run<'_> {
 
     fn collection_info(&self, name: &QualifiedName) -> Result<Value, Stop> {
         let (_, snapshot) = self.selected()?;
-        let database = name.database.as_deref().or(self.session.database.as_deref()).ok_or_else(no_database)?;
+        let database = name
+            .database
+            .as_deref()
+            .or(self.session.database.as_deref())
+            .ok_or_else(no_database)?;
         match snapshot.catalog().collection(database, &name.name) {
             Some(def) => Ok(collection_doc(def, &snapshot)),
-            None => Err(ErrorBody::new(ErrorCode::UnknownCollection, format!("there is no collection {database}.{}", name.name))
-                .with_span(name.span)
-                .into()),
+            None => Err(ErrorBody::new(
+                ErrorCode::UnknownCollection,
+                format!("there is no collection {database}.{}", name.name),
+            )
+            .with_span(name.span)
+            .into()),
         }
     }
 }
 
 fn collection_doc(def: &CollectionDef, snapshot: &Snapshot) -> Value {
     let names = |ordinals: &[u32]| -> Vec<&str> {
-        ordinals.iter().filter_map(|ordinal| def.columns.get(*ordinal as usize)).map(|column| column.name.as_str()).collect()
+        ordinals
+            .iter()
+            .filter_map(|ordinal| def.columns.get(*ordinal as usize))
+            .map(|column| column.name.as_str())
+            .collect()
     };
     json!({
         "name": def.name,
@@ -116,11 +127,19 @@ impl Shared {
     }
 
     fn followers(&self) -> Vec<FollowerRow> {
-        self.cluster.ranges().iter().flat_map(|range| self.cluster.followers(range)).collect()
+        self.cluster
+            .ranges()
+            .iter()
+            .flat_map(|range| self.cluster.followers(range))
+            .collect()
     }
 
     fn range_docs(&self) -> Vec<Value> {
-        self.cluster.ranges().iter().map(|range| self.range_doc(range)).collect()
+        self.cluster
+            .ranges()
+            .iter()
+            .map(|range| self.range_doc(range))
+            .collect()
     }
 
     fn range_doc(&self, range: &RangeName) -> Value {
@@ -128,6 +147,7 @@ impl Shared {
         let store = self.cluster.store(range);
         let copy = view.own.copy.as_ref();
         let leads = copy.is_some_and(|copy| copy.leads);
+        let status = self.cluster.copies().into_iter().find(|copy| copy.range == *range);
         json!({
             "range": range,
             "range_id": store.as_ref().map(|store| store.id()),
@@ -139,6 +159,8 @@ impl Shared {
             "horizon": copy.map(|copy| copy.horizon),
             "copy_age_ms": millis(copy.and_then(|copy| if copy.leads { Some(Duration::ZERO) } else { copy.copy_age })),
             "collects_from": self.cluster.upstream(range),
+            "problem": status.as_ref().and_then(|copy| copy.problem.clone()),
+            "foreign": status.map(|copy| copy.foreign).unwrap_or_default(),
         })
     }
 
@@ -147,7 +169,8 @@ impl Shared {
         let view = self.cluster.view(range);
         let newest = view.newest_epoch();
         let leads = |peer: &&candor_planner::PeerView| {
-            peer.report().is_some_and(|report| report.leads && report.epoch == newest)
+            peer.report()
+                .is_some_and(|report| report.leads && report.epoch == newest)
         };
         view.peers.iter().find(leads).map(|peer| peer.node.clone())
     }
@@ -185,7 +208,10 @@ impl Shared {
             ("ranges", RANGES, ranges),
             ("sessions", SESSIONS, vec![settings]),
         ];
-        tables.into_iter().map(|(name, columns, docs)| Ok((name.to_owned(), table(columns, &docs)?))).collect()
+        tables
+            .into_iter()
+            .map(|(name, columns, docs)| Ok((name.to_owned(), table(columns, &docs)?)))
+            .collect()
     }
 }
 
@@ -219,7 +245,11 @@ const RANGES: &[(&str, Kind)] = &[
     ("copy_age_ms", Kind::Number),
     ("collects_from", Kind::Text),
 ];
-const SESSIONS: &[(&str, Kind)] = &[("node", Kind::Text), ("open", Kind::Number), ("requests_in_flight", Kind::Number)];
+const SESSIONS: &[(&str, Kind)] = &[
+    ("node", Kind::Text),
+    ("open", Kind::Number),
+    ("requests_in_flight", Kind::Number),
+];
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -261,6 +291,7 @@ fn peer_doc(peer: &PeerRow) -> Value {
         "region": peer.def.region,
         "linked": peer.linked,
         "heard_ms_ago": millis(peer.heard_ago),
+        "problem": peer.problem,
         "state": peer.state,
     })
 }

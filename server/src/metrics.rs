@@ -9,8 +9,9 @@ use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandl
 use crate::server::Shared;
 
 /// Upper bounds of the latency histogram, seconds.
-const SECONDS_BUCKETS: [f64; 14] =
-    [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 20.0, 60.0];
+const SECONDS_BUCKETS: [f64; 14] = [
+    0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 20.0, 60.0,
+];
 
 /// The recorder of one node. It is a node's own and not the process's, so that several nodes in one process (tests)
 /// do not add up.
@@ -27,12 +28,28 @@ impl Metrics {
         let metrics = Self { recorder, handle };
         metrics.with(|| {
             describe_counter!("candor_statements_total", "Statements that were answered here, by kind");
-            describe_counter!("candor_reads_total", "Reads that were answered here, by role of this node");
-            describe_counter!("candor_redirects_total", "Requests that were sent to another node, by reason");
+            describe_counter!(
+                "candor_reads_total",
+                "Reads that were answered here, by role of this node"
+            );
+            describe_counter!(
+                "candor_redirects_total",
+                "Requests that were sent to another node, by reason"
+            );
             describe_counter!("candor_errors_total", "Requests that ended in an error, by code");
-            describe_counter!("candor_staleness_bound_misses_total", "Reads refused because no node met their bound");
-            describe_counter!("candor_write_replays_total", "Autocommit writes that were run again after a conflict");
-            describe_histogram!("candor_request_seconds", Unit::Seconds, "Time from a request to the head of its answer");
+            describe_counter!(
+                "candor_staleness_bound_misses_total",
+                "Reads refused because no node met their bound"
+            );
+            describe_counter!(
+                "candor_write_replays_total",
+                "Autocommit writes that were run again after a conflict"
+            );
+            describe_histogram!(
+                "candor_request_seconds",
+                Unit::Seconds,
+                "Time from a request to the head of its answer"
+            );
             describe_gauge!("candor_requests_in_flight", "Requests being answered now");
             describe_gauge!("candor_sessions", "Kept sessions");
             describe_gauge!("candor_range_position", "Index of the last applied entry, by range");
@@ -43,8 +60,15 @@ impl Metrics {
                 Unit::Seconds,
                 "Upper bound on the age of this node's copy, by range; absent while unknown"
             );
-            describe_gauge!("candor_follower_behind_entries", "Entries a follower has not collected, by follower");
-            describe_gauge!("candor_follower_behind_bytes", Unit::Bytes, "Bytes a follower has not collected");
+            describe_gauge!(
+                "candor_follower_behind_entries",
+                "Entries a follower has not collected, by follower"
+            );
+            describe_gauge!(
+                "candor_follower_behind_bytes",
+                Unit::Bytes,
+                "Bytes a follower has not collected"
+            );
             describe_gauge!("candor_node_info", "Always 1; labels name the node");
         });
         Ok(metrics)
@@ -68,13 +92,7 @@ impl Metrics {
     }
 
     pub(crate) fn redirect(&self, reason: RedirectReason) {
-        let reason = match reason {
-            RedirectReason::Write => "write",
-            RedirectReason::AnsweredByLeader => "answered_by_leader",
-            RedirectReason::Staleness => "staleness",
-            RedirectReason::Version => "version",
-        };
-        self.with(|| counter!("candor_redirects_total", "reason" => reason).increment(1));
+        self.with(|| counter!("candor_redirects_total", "reason" => reason.as_str()).increment(1));
     }
 
     pub(crate) fn error(&self, code: ErrorCode) {
@@ -134,7 +152,10 @@ pub(crate) struct Stopwatch<'a> {
 
 impl<'a> Stopwatch<'a> {
     pub(crate) fn start(metrics: &'a Metrics) -> Self {
-        Self { metrics, start: Instant::now() }
+        Self {
+            metrics,
+            start: Instant::now(),
+        }
     }
 }
 

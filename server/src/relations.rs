@@ -80,14 +80,19 @@ impl Visitor for Collector {
     }
 
     fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<()> {
-        self.named.push(name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect());
+        self.named
+            .push(name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect());
         ControlFlow::Continue(())
     }
 }
 
 /// A name as PostgreSQL folds it: lower case unless quoted.
 fn folded(ident: &Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+    if ident.quote_style.is_some() {
+        ident.value.clone()
+    } else {
+        ident.value.to_lowercase()
+    }
 }
 
 #[cfg(test)]
@@ -98,7 +103,9 @@ mod tests {
 
     fn of(sql: &str) -> Relations {
         let script = parse_script(sql).expect("a statement");
-        let Body::Query(query) = &script.statements[0].body else { panic!("{sql} is no query") };
+        let Body::Query(query) = &script.statements[0].body else {
+            panic!("{sql} is no query")
+        };
         Relations::in_tree(&**query)
     }
 
@@ -119,8 +126,14 @@ mod tests {
 
     #[test]
     fn a_third_part_names_the_namespace() {
-        assert_eq!(of("SELECT * FROM shop.main.orders").namespaces, BTreeSet::from(["shop".to_owned()]));
-        assert_eq!(of("SELECT * FROM \"Shop\".main.orders").namespaces, BTreeSet::from(["Shop".to_owned()]));
+        assert_eq!(
+            of("SELECT * FROM shop.main.orders").namespaces,
+            BTreeSet::from(["shop".to_owned()])
+        );
+        assert_eq!(
+            of("SELECT * FROM \"Shop\".main.orders").namespaces,
+            BTreeSet::from(["Shop".to_owned()])
+        );
         assert!(of("SELECT * FROM main.orders").namespaces.is_empty());
     }
 }

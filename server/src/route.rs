@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use candor_parser::{Param, ResolvedTails, Tails};
-use candor_planner::{Clause, Refusal, Requirement, Verdict, View, admit, recheck};
+use candor_planner::{Clause, Refusal, Requirement, Verdict, admit, recheck};
 use candor_proto::{Epoch, ErrorBody, ErrorCode, LogIndex, RangeName, Receipt, Role, SourceSpan};
 use candor_storage::{RangeStore, Snapshot, SnapshotError};
 
@@ -17,7 +17,7 @@ use crate::server::Shared;
 use crate::settings::Settings;
 
 /// A read that this node may answer, and what it answers from.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Grounds {
     /// The state that is read; `None` for a read of no range.
     pub(crate) snapshot: Option<Snapshot>,
@@ -40,7 +40,11 @@ impl<'a> Asked<'a> {
     /// Fills the parameters of the tails in.
     pub(crate) fn new(tails: &'a Tails, params: &[Param], settings: &'a Settings) -> Result<Self, Stop> {
         let resolved = tails.resolve(params)?;
-        Ok(Self { tails, resolved, settings })
+        Ok(Self {
+            tails,
+            resolved,
+            settings,
+        })
     }
 
     /// The requirement of a read of `range`. A statement's own tail wins over the session's setting; a statement that
@@ -66,7 +70,7 @@ impl<'a> Asked<'a> {
     }
 
     /// A refusal as an error that points at the clause it is about.
-    fn refuse(&self, refusal: &Refusal) -> Stop {
+    pub(crate) fn refuse(&self, refusal: &Refusal) -> Stop {
         let mut body = refusal.to_body();
         body.span = self.clause_span(refusal.clause());
         Stop::from(body)
@@ -99,7 +103,9 @@ impl Shared {
                 // The last proof is at most one interval old: for this read it is made anew.
                 match self.cluster.prove_leadership(range).await {
                     Ok(tail) => {
-                        self.cluster.wait_applied(range, tail.index, self.config.statement_deadline).await;
+                        self.cluster
+                            .wait_applied(range, tail.index, self.config.statement_deadline)
+                            .await;
                     }
                     Err(_) => {
                         if let Some(copy) = &mut view.own.copy {
@@ -117,7 +123,7 @@ impl Shared {
                 verdict = verdict.without_waiting();
             }
             match verdict {
-                Verdict::Here { .. } => return self.take_snapshot(asked, &requirement, &view),
+                Verdict::Here { .. } => return self.take_snapshot(asked, &requirement),
                 Verdict::Redirect(redirect) => return Err(Stop::Redirect(Box::new(redirect))),
                 Verdict::Refuse(refusal) => return Err(asked.refuse(&refusal)),
                 Verdict::Wait { .. } => {
@@ -127,10 +133,9 @@ impl Shared {
         }
     }
 
-    /// The last check and the snapshot. `view` is what the verdict came from; the own copy is looked at again.
-    fn take_snapshot(&self, asked: &Asked<'_>, requirement: &Requirement, view: &View) -> Result<Grounds, Stop> {
-        let mut now = self.cluster.view(&requirement.range);
-        now.peers.clone_from(&view.peers);
+    /// The last check, from what is known now, and the snapshot.
+    fn take_snapshot(&self, asked: &Asked<'_>, requirement: &Requirement) -> Result<Grounds, Stop> {
+        let now = self.cluster.view(&requirement.range);
         let role = recheck(requirement, &now).map_err(|refusal| asked.refuse(&refusal))?;
         let store = self.copy_of(&requirement.range)?;
         // The age is an upper bound on the copy before the snapshot, so it is one for the snapshot too.
@@ -138,7 +143,9 @@ impl Shared {
             Role::Leader => Some(Duration::ZERO),
             Role::Follower => now.own.copy.as_ref().and_then(|copy| copy.copy_age),
         };
-        let snapshot = store.snapshot(requirement.version).map_err(|error| snapshot_error(&error, asked))?;
+        let snapshot = store
+            .snapshot(requirement.version)
+            .map_err(|error| snapshot_error(&error, asked))?;
         let receipt = Receipt {
             node: self.cluster.name().clone(),
             role: Some(role),
@@ -148,7 +155,10 @@ impl Shared {
             copy_age_ms: copy_age.map(millis_up),
             bound_ms: requirement.staleness.map(millis_up),
         };
-        Ok(Grounds { snapshot: Some(snapshot), receipt })
+        Ok(Grounds {
+            snapshot: Some(snapshot),
+            receipt,
+        })
     }
 
     /// Decides a write to `range`: this node leads it, or the caller is sent to the node that does.
@@ -164,7 +174,9 @@ impl Shared {
 
     /// This node's copy of `range`.
     pub(crate) fn copy_of(&self, range: &RangeName) -> Result<Arc<RangeStore>, Stop> {
-        self.cluster.store(range).ok_or_else(|| Refusal::NoCopy { range: range.clone() }.into())
+        self.cluster
+            .store(range)
+            .ok_or_else(|| Refusal::NoCopy { range: range.clone() }.into())
     }
 
     /// A receipt for an answer that read no range.

@@ -31,12 +31,18 @@ pub(crate) struct Output {
 impl Rows {
     /// Rows that are there already.
     pub(crate) fn of(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
-        Self { schema, batches: Box::pin(stream::iter(batches.into_iter().map(Ok))) }
+        Self {
+            schema,
+            batches: Box::pin(stream::iter(batches.into_iter().map(Ok))),
+        }
     }
 
     /// Rows of text columns, made by the node itself.
     pub(crate) fn of_text(columns: &[&str], rows: &[Vec<Option<String>>]) -> Result<Self, Stop> {
-        let fields: Vec<Field> = columns.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect();
+        let fields: Vec<Field> = columns
+            .iter()
+            .map(|name| Field::new(*name, DataType::Utf8, true))
+            .collect();
         let schema = Arc::new(Schema::new(fields));
         let arrays = (0..columns.len())
             .map(|column| Arc::new(rows.iter().map(|row| row[column].as_deref()).collect::<StringArray>()) as ArrayRef);
@@ -47,8 +53,8 @@ impl Rows {
 
     /// The rows of a query, given up at `deadline`: the deadline holds for the whole stream and not only for its start.
     pub(crate) fn until(rows: RowStream, deadline: Instant) -> Self {
-        let schema = rows.schema;
-        let batches = stream::unfold(Some(rows.stream), move |stream| async move {
+        let schema = rows.schema().clone();
+        let batches = stream::unfold(Some(rows), move |stream| async move {
             let mut stream = stream?;
             match tokio::time::timeout_at(deadline.into(), stream.next()).await {
                 Ok(Some(Ok(batch))) => Some((Ok(batch), Some(stream))),
@@ -57,7 +63,10 @@ impl Rows {
                 Err(_) => Some((Err(deadline_passed()), None)),
             }
         });
-        Self { schema, batches: Box::pin(batches) }
+        Self {
+            schema,
+            batches: Box::pin(batches),
+        }
     }
 
     /// All rows at once.
@@ -72,5 +81,8 @@ impl Rows {
 
 /// The error of a statement that took too long.
 pub(crate) fn deadline_passed() -> Stop {
-    Stop::new(ErrorCode::Deadline, "the statement ran longer than its deadline and was stopped")
+    Stop::new(
+        ErrorCode::Deadline,
+        "the statement ran longer than its deadline and was stopped",
+    )
 }

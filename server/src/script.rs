@@ -20,6 +20,8 @@ use crate::statement::{Run, run_statement};
 
 /// A request's script as text, and its parameters as tails and the engine read them.
 pub(crate) struct Params {
+    /// The caller's own name for the request, under which its progress can be asked for.
+    pub(crate) request_id: Option<String>,
     pub(crate) text: ScriptText,
     pub(crate) tails: Vec<candor_parser::Param>,
     pub(crate) engine: Vec<candor_engine::Param>,
@@ -27,8 +29,9 @@ pub(crate) struct Params {
 
 impl Params {
     /// Takes JSON values: `$1` is the first.
-    pub(crate) fn new(script: &str, values: &[serde_json::Value]) -> Self {
+    pub(crate) fn new(script: &str, values: &[serde_json::Value], request_id: Option<String>) -> Self {
         Self {
+            request_id,
             text: ScriptText::new(script),
             tails: values.iter().map(tail_param).collect(),
             engine: values.iter().map(engine_param).collect(),
@@ -91,7 +94,11 @@ pub(crate) struct Collected {
 
 impl Collected {
     async fn of(output: Output) -> Result<Self, Stop> {
-        let Output { rows, rows_affected, receipt } = output;
+        let Output {
+            rows,
+            rows_affected,
+            receipt,
+        } = output;
         let text = match rows {
             Some(rows) => {
                 let (schema, batches) = rows.collect().await?;
@@ -99,19 +106,30 @@ impl Collected {
             }
             None => result_text(&Schema::empty(), &[], rows_affected, &receipt)?,
         };
-        Ok(Self { text, receipt, rows_affected })
+        Ok(Self {
+            text,
+            receipt,
+            rows_affected,
+        })
     }
 
     /// The answer without its rows: for formats that stream, of statements that gave none.
     pub(crate) fn into_output(self) -> Output {
-        Output { rows: None, rows_affected: self.rows_affected, receipt: self.receipt }
+        Output {
+            rows: None,
+            rows_affected: self.rows_affected,
+            receipt: self.receipt,
+        }
     }
 }
 
 /// How a script ended.
 pub(crate) enum Ended {
     /// Every statement was answered; `last` is the last one's answer when it is streamed.
-    Done { outputs: Vec<Collected>, last: Option<Output> },
+    Done {
+        outputs: Vec<Collected>,
+        last: Option<Output>,
+    },
     /// Another node answers the whole script. Nothing was committed.
     Redirect(Box<Redirect>),
     /// A statement failed; `done` are the answers before it.
@@ -127,13 +145,22 @@ pub(crate) async fn run(
     limits: Limits,
 ) -> Ended {
     let text = &params.text;
+    let watched = shared.running.start(params.request_id.as_deref());
     let mut done = Vec::with_capacity(script.statements.len());
     let mut live = None;
     let mut committed = false;
     let last = script.statements.len().saturating_sub(1);
     for (index, statement) in script.statements.iter().enumerate() {
         let deadline = Instant::now() + statement_time(shared, session, limits);
-        let mut run = Run { shared, session, params, text, deadline, committed: false };
+        let mut run = Run {
+            shared,
+            session,
+            params,
+            text,
+            deadline,
+            progress: watched.progress(),
+            committed: false,
+        };
         let answered = tokio::time::timeout_at(deadline.into(), run_statement(&mut run, statement)).await;
         committed |= run.committed;
         let answered = match answered.unwrap_or_else(|_| Err(deadline_passed())) {
@@ -148,7 +175,18 @@ pub(crate) async fn run(
             Ok(output) => done.push(output),
             Err(stop) => {
                 let was_open = session.transaction.is_some();
-                return stopped(session, stop, StoppedAt { index, body: &statement.body, committed, was_open }, done, limits);
+                return stopped(
+                    session,
+                    stop,
+                    StoppedAt {
+                        index,
+                        body: &statement.body,
+                        committed,
+                        was_open,
+                    },
+                    done,
+                    limits,
+                );
             }
         }
     }
@@ -161,15 +199,24 @@ pub(crate) async fn run(
             "the script ended inside a transaction: it was rolled back, and nothing of it was kept",
         )
         .with_help("end it with COMMIT, or keep a session with `Candor-Session: new`");
-        return Ended::Failed { body: Box::new(body), done };
+        return Ended::Failed {
+            body: Box::new(body),
+            done,
+        };
     }
-    Ended::Done { outputs: done, last: live }
+    Ended::Done {
+        outputs: done,
+        last: live,
+    }
 }
 
 /// The time one statement has: the shortest of the node's, the session's and the caller's.
 fn statement_time(shared: &Shared, session: &Session, limits: Limits) -> Duration {
     let own = shared.config.statement_deadline;
-    [session.settings.statement_timeout, limits.timeout].into_iter().flatten().fold(own, Duration::min)
+    [session.settings.statement_timeout, limits.timeout]
+        .into_iter()
+        .flatten()
+        .fold(own, Duration::min)
 }
 
 struct StoppedAt<'a> {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ::http::HeaderValue;
 use axum::serve::ListenerExt;
 use candor_cluster::{ClusterConfig, ClusterError, Node};
 use candor_engine::{Engine, EngineError};
 use candor_proto::{Epoch, LogIndex, Position, RangeName, Receipt, Role};
 use candor_storage::Snapshot;
-use http::HeaderValue;
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -19,6 +19,7 @@ use crate::config::ServerConfig;
 use crate::failure::Stop;
 use crate::http;
 use crate::metrics::Metrics;
+use crate::progress::Running;
 use crate::session::Sessions;
 
 /// How often kept sessions are looked through for dead ones.
@@ -57,6 +58,7 @@ pub(crate) struct Shared {
     pub(crate) engine: Engine,
     pub(crate) sessions: Sessions,
     pub(crate) metrics: Metrics,
+    pub(crate) running: Running,
     pub(crate) node_header: HeaderValue,
     pub(crate) boot_header: HeaderValue,
     pub(crate) making_default: tokio::sync::Mutex<()>,
@@ -85,8 +87,14 @@ impl Shared {
 
     /// The newest applied state of a range that this node leads.
     pub(crate) fn write_grounds(&self, range: &RangeName) -> Result<Snapshot, Stop> {
-        let store = if range.as_str() == RangeName::SYSTEM { self.cluster.system() } else { self.copy_of(range)? };
-        store.snapshot(None).map_err(|error| Stop::new(candor_proto::ErrorCode::Internal, error.to_string()))
+        let store = if range.as_str() == RangeName::SYSTEM {
+            self.cluster.system()
+        } else {
+            self.copy_of(range)?
+        };
+        store
+            .snapshot(None)
+            .map_err(|error| Stop::new(candor_proto::ErrorCode::Internal, error.to_string()))
     }
 
     /// The newest epoch that this node knows for a range.
@@ -123,8 +131,14 @@ impl Server {
     pub async fn start(config: ServerConfig) -> Result<Self, ServerError> {
         let listener = TcpListener::bind(config.http)
             .await
-            .map_err(|source| ServerError::Listen { address: config.http, source })?;
-        let http_addr = listener.local_addr().map_err(|source| ServerError::Listen { address: config.http, source })?;
+            .map_err(|source| ServerError::Listen {
+                address: config.http,
+                source,
+            })?;
+        let http_addr = listener.local_addr().map_err(|source| ServerError::Listen {
+            address: config.http,
+            source,
+        })?;
         let mut cluster = ClusterConfig::new(config.node.clone(), config.data_dir.clone())
             .with_awareness(config.awareness)
             .with_region(config.region.clone());
@@ -132,13 +146,14 @@ impl Server {
             cluster = cluster.with_links(config.link, certs_dir);
         }
         let cluster = Node::start(cluster).await?;
-        let engine = Engine::new(config.engine.clone())?;
+        let engine = Engine::new(&config.engine)?;
         let metrics = Metrics::new()?;
         let shared = Arc::new(Shared {
             node_header: header(cluster.name().as_str()),
             boot_header: header(&cluster.boot_id().to_string()),
             in_flight: Arc::new(Semaphore::new(config.requests_in_flight_max)),
             sessions: Sessions::default(),
+            running: Running::default(),
             making_default: tokio::sync::Mutex::new(()),
             stopping: AtomicBool::new(false),
             http_addr,

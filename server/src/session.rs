@@ -25,7 +25,7 @@ const SESSION_IDLE_MAX: Duration = Duration::from_secs(600);
 const TRANSACTION_IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// What statements of one caller share.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Session {
     /// The selected namespace.
     pub(crate) namespace: Option<String>,
@@ -64,11 +64,20 @@ impl Sessions {
             entries.retain(|_, entry| entry.is_alive(now));
         }
         if entries.len() >= SESSIONS_MAX {
-            return Err(ErrorBody::new(ErrorCode::Overloaded, format!("{SESSIONS_MAX} sessions are open on this node"))
-                .with_help("close one, or send requests without Candor-Session"));
+            return Err(ErrorBody::new(
+                ErrorCode::Overloaded,
+                format!("{SESSIONS_MAX} sessions are open on this node"),
+            )
+            .with_help("close one, or send requests without Candor-Session"));
         }
         let session = Kept::default();
-        entries.insert(id.clone(), Entry { session: session.clone(), used: now });
+        entries.insert(
+            id.clone(),
+            Entry {
+                session: session.clone(),
+                used: now,
+            },
+        );
         Ok((id, session))
     }
 
@@ -110,8 +119,14 @@ impl Sessions {
 impl Entry {
     fn is_alive(&self, now: Instant) -> bool {
         // A session that is locked is in use.
-        let Ok(session) = self.session.try_lock() else { return true };
-        let idle_max = if session.transaction.is_some() { TRANSACTION_IDLE_MAX } else { SESSION_IDLE_MAX };
+        let Ok(session) = self.session.try_lock() else {
+            return true;
+        };
+        let idle_max = if session.transaction.is_some() {
+            TRANSACTION_IDLE_MAX
+        } else {
+            SESSION_IDLE_MAX
+        };
         now.saturating_duration_since(self.used) < idle_max
     }
 }
@@ -139,8 +154,9 @@ mod tests {
     #[test]
     fn ids_are_not_guessable_numbers() {
         let sessions = Sessions::default();
-        let ids: std::collections::BTreeSet<String> =
-            (0..100).map(|_| sessions.open(Instant::now()).expect("room").0).collect();
+        let ids: std::collections::BTreeSet<String> = (0..100)
+            .map(|_| sessions.open(Instant::now()).expect("room").0)
+            .collect();
         assert_eq!(ids.len(), 100);
         assert!(ids.iter().all(|id| id.len() == 32));
     }

@@ -21,7 +21,12 @@ pub(crate) struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { staleness: None, answered_by_leader: false, fallback: Fallback::Refuse, statement_timeout: None }
+        Self {
+            staleness: None,
+            answered_by_leader: false,
+            fallback: Fallback::Refuse,
+            statement_timeout: None,
+        }
     }
 }
 
@@ -30,13 +35,19 @@ const NAMES: [&str; 4] = ["answered_by", "staleness", "staleness_fallback", "sta
 impl Settings {
     /// All settings with their values as text, in order of name; an unset one is empty.
     pub(crate) fn all(&self) -> Vec<(&'static str, String)> {
-        NAMES.iter().map(|name| (*name, self.value(name).unwrap_or_default())).collect()
+        NAMES
+            .iter()
+            .map(|name| (*name, self.value(name).unwrap_or_default()))
+            .collect()
     }
 
     /// The settings that are not at their default.
     pub(crate) fn changed(&self) -> Vec<(&'static str, String)> {
         let default = Self::default();
-        self.all().into_iter().filter(|(name, value)| default.value(name).as_ref() != Some(value)).collect()
+        self.all()
+            .into_iter()
+            .filter(|(name, value)| default.value(name).as_ref() != Some(value))
+            .collect()
     }
 
     fn value(&self, name: &str) -> Option<String> {
@@ -44,7 +55,12 @@ impl Settings {
         Some(match name {
             "staleness" => text(self.staleness),
             "answered_by" => if self.answered_by_leader { "leader" } else { "any" }.to_owned(),
-            "staleness_fallback" => if self.fallback == Fallback::Leader { "leader" } else { "refuse" }.to_owned(),
+            "staleness_fallback" => if self.fallback == Fallback::Leader {
+                "leader"
+            } else {
+                "refuse"
+            }
+            .to_owned(),
             "statement_timeout" => text(self.statement_timeout),
             _ => return None,
         })
@@ -68,7 +84,11 @@ impl Settings {
             "staleness" => self.staleness = bound(name, value)?,
             "answered_by" => self.answered_by_leader = choice(&["any", "leader"])? == 1,
             "staleness_fallback" => {
-                self.fallback = if choice(&["refuse", "leader"])? == 1 { Fallback::Leader } else { Fallback::Refuse };
+                self.fallback = if choice(&["refuse", "leader"])? == 1 {
+                    Fallback::Leader
+                } else {
+                    Fallback::Refuse
+                };
             }
             "statement_timeout" => self.statement_timeout = bound(name, value)?,
             _ => return Err(unknown(name)),
@@ -78,7 +98,9 @@ impl Settings {
 
     /// Puts one setting back to its default.
     pub(crate) fn reset(&mut self, name: &str) -> Result<(), ErrorBody> {
-        let default = Self::default().value(&name.to_lowercase()).ok_or_else(|| unknown(name))?;
+        let default = Self::default()
+            .value(&name.to_lowercase())
+            .ok_or_else(|| unknown(name))?;
         self.set(name, &default)
     }
 
@@ -100,11 +122,13 @@ fn bound(name: &str, value: &str) -> Result<Option<Duration>, ErrorBody> {
     if value.is_empty() {
         return Ok(None);
     }
-    let span = parse_span(value)
-        .map_err(|error| ErrorBody::new(ErrorCode::BadParameter, format!("{name}: {error}")))?;
+    let span =
+        parse_span(value).map_err(|error| ErrorBody::new(ErrorCode::BadParameter, format!("{name}: {error}")))?;
     if span.is_zero() {
-        return Err(ErrorBody::new(ErrorCode::BadParameter, format!("{name} must be longer than 0s"))
-            .with_help(format!("RESET {name} takes it away")));
+        return Err(
+            ErrorBody::new(ErrorCode::BadParameter, format!("{name} must be longer than 0s"))
+                .with_help(format!("RESET {name} takes it away")),
+        );
     }
     Ok(Some(span))
 }
@@ -121,7 +145,9 @@ mod tests {
     #[test]
     fn a_header_sets_and_show_reads_back() {
         let mut settings = Settings::default();
-        settings.take_header("staleness=30s; staleness_fallback=LEADER;").expect("known settings");
+        settings
+            .take_header("staleness=30s; staleness_fallback=LEADER;")
+            .expect("known settings");
         assert_eq!(settings.staleness, Some(Duration::from_secs(30)));
         assert_eq!(settings.fallback, Fallback::Leader);
         assert_eq!(settings.show("staleness").expect("known"), "30s");

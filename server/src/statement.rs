@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use candor_engine::{Evaluated, PendingWrites, ScriptText, StatementContext};
-use candor_parser::{Body, Copy, CopyDirection, CopySource, CopyTarget, QualifiedName, Setting, Statement};
+use candor_engine::{
+    CopyInput, CopyOutput, Engine, EngineError, Evaluated, PendingWrites, Progress, RowStream, ScriptText,
+    StatementContext,
+};
+use candor_parser::{Body, Copy, CopyDirection, CopySource, CopyTarget, Define, Remove, Setting, Statement};
 use candor_planner::{OwnCopy, Verdict, View, admit, explain};
 use candor_proto::{ErrorBody, ErrorCode, LogIndex, Position, RangeName, Receipt, Role, limits};
 use candor_storage::{ApplyRefusal, Outcome, Transaction};
@@ -27,6 +30,7 @@ pub(crate) struct Run<'a> {
     pub(crate) params: &'a Params,
     pub(crate) text: &'a ScriptText,
     pub(crate) deadline: Instant,
+    pub(crate) progress: Progress,
     /// The statement made something durable: from here on the script cannot be redirected.
     pub(crate) committed: bool,
 }
@@ -43,23 +47,26 @@ pub(crate) async fn run_statement(run: &mut Run<'_>, statement: &Statement) -> R
     let settings = run.session.settings.clone();
     let asked = Asked::new(&statement.tails, &run.params.tails, &settings)?;
     match &statement.body {
-        Body::Query(query) => run.query(&asked, query, Flavour::Rows).await,
+        Body::Query(query) => run.query(&asked, query).await,
         Body::Explain { route: true, inner, .. } => run.explain_route(&asked, inner),
-        Body::Explain { analyze, verbose, inner, .. } => {
-            run.explain(&asked, inner, Flavour::Explain { analyze: *analyze, verbose: *verbose }).await
-        }
+        Body::Explain {
+            analyze,
+            verbose,
+            inner,
+            ..
+        } => run.explain(&asked, inner, *analyze, *verbose).await,
         Body::Copy(copy) => run.copy(&asked, copy).await,
         Body::Write(write) => {
             let range = run.range_of(&Relations::in_tree(&**write))?;
-            run.write(&range, |engine, ctx| Box::pin(engine.write(ctx, write))).await
+            run.write(&range, Evaluate::Write(write)).await
         }
         Body::CreateTable(table) => {
             let range = run.range_of(&Relations::in_tree(&**table))?;
-            run.write(&range, |engine, ctx| Box::pin(engine.create_table(ctx, table))).await
+            run.write(&range, Evaluate::CreateTable(table)).await
         }
         Body::CreateView(view) => {
             let range = run.range_of(&Relations::in_tree(&**view))?;
-            run.write(&range, |engine, ctx| Box::pin(engine.create_view(ctx, view))).await
+            run.write(&range, Evaluate::CreateView(view)).await
         }
         Body::Define(define) => run.define(define).await,
         Body::Remove(remove) => run.remove(remove).await,
@@ -68,8 +75,15 @@ pub(crate) async fn run_statement(run: &mut Run<'_>, statement: &Statement) -> R
         Body::Begin { read_only } => run.begin(&asked, *read_only).await,
         Body::Commit => run.commit().await,
         Body::Rollback => run.rollback(),
-        Body::Set { name, value, value_span } => {
-            run.session.settings.set(name, value).map_err(|body| Stop::from(body.with_span(*value_span)))?;
+        Body::Set {
+            name,
+            value,
+            value_span,
+        } => {
+            run.session
+                .settings
+                .set(name, value)
+                .map_err(|body| Stop::from(body.with_span(*value_span)))?;
             Ok(run.done(None))
         }
         Body::Reset(Setting::All) => {
@@ -82,49 +96,81 @@ pub(crate) async fn run_statement(run: &mut Run<'_>, statement: &Statement) -> R
         }
         Body::Show(Setting::All) => {
             let rows = run.session.settings.all();
-            let rows: Vec<_> = rows.into_iter().map(|(name, value)| vec![Some(name.to_owned()), Some(value)]).collect();
+            let rows: Vec<_> = rows
+                .into_iter()
+                .map(|(name, value)| vec![Some(name.to_owned()), Some(value)])
+                .collect();
             Ok(run.local_rows(Rows::of_text(&["name", "setting"], &rows)?))
         }
         Body::Show(Setting::Name(name)) => {
             let value = run.session.settings.show(name)?;
             Ok(run.local_rows(Rows::of_text(&[name.as_str()], &[vec![Some(value)]])?))
         }
-        other => Err(Stop::new(ErrorCode::Unsupported, format!("this node does not run {other:?} yet"))),
+        other => Err(Stop::new(
+            ErrorCode::Unsupported,
+            format!("this node does not run {other:?} yet"),
+        )),
     }
 }
 
-/// What the engine makes of a query.
-#[derive(Clone, Copy, Debug)]
-enum Flavour {
-    Rows,
-    Explain { analyze: bool, verbose: bool },
+/// What the engine evaluates into changes.
+#[derive(Clone, Copy)]
+pub(crate) enum Evaluate<'a> {
+    Write(&'a ast::Statement),
+    CreateTable(&'a ast::CreateTable),
+    CreateView(&'a ast::CreateView),
+    Define(&'a Define),
+    Remove(&'a Remove),
+    CopyFrom(&'a Copy, &'a str),
 }
 
-/// The future of an evaluation that borrows the engine.
-type Evaluating<'e> = std::pin::Pin<Box<dyn Future<Output = Result<Evaluated, candor_engine::EngineError>> + Send + 'e>>;
+impl Evaluate<'_> {
+    async fn run(self, engine: &Engine, ctx: StatementContext, progress: &Progress) -> Result<Evaluated, EngineError> {
+        match self {
+            Self::Write(write) => engine.write(ctx, write).await,
+            Self::CreateTable(table) => engine.create_table(ctx, table).await,
+            Self::CreateView(view) => engine.create_view(ctx, view).await,
+            Self::Define(define) => engine.define(ctx, define).await,
+            Self::Remove(remove) => engine.remove(ctx, remove).await,
+            Self::CopyFrom(copy, path) => {
+                engine
+                    .copy_from(ctx, copy, CopyInput::Path(path.into()), Arc::clone(progress))
+                    .await
+            }
+        }
+    }
+}
 
 impl Run<'_> {
     /// A read: the verdict, the snapshot, the engine.
-    async fn query(&mut self, asked: &Asked<'_>, query: &ast::Statement, flavour: Flavour) -> Result<Output, Stop> {
+    async fn query(&mut self, asked: &Asked<'_>, query: &ast::Statement) -> Result<Output, Stop> {
         let relations = Relations::in_tree(query);
         let grounds = self.grounds(asked, &relations).await?;
         let ctx = self.context(&grounds, &relations)?;
-        let engine = &self.shared.engine;
-        let rows = match flavour {
-            Flavour::Rows => engine.query(ctx, query).await,
-            Flavour::Explain { analyze, verbose } => engine.explain(ctx, query, analyze, verbose).await,
-        };
-        let rows = rows.map_err(|error| self.explain_unselected(error.into()))?;
-        self.shared.metrics.read(grounds.receipt.role);
-        Ok(Output { rows: Some(Rows::until(rows, self.deadline)), rows_affected: None, receipt: grounds.receipt })
+        let rows = self.shared.engine.query(ctx, query).await;
+        self.read_output(rows, grounds)
     }
 
-    async fn explain(&mut self, asked: &Asked<'_>, inner: &Body, flavour: Flavour) -> Result<Output, Stop> {
-        match (inner, flavour) {
-            (Body::Query(query), _) => self.query(asked, query, flavour).await,
-            (Body::Write(write), Flavour::Explain { analyze: false, .. }) => self.query(asked, write, flavour).await,
-            _ => Err(Stop::new(ErrorCode::Unsupported, "EXPLAIN ANALYZE runs what it explains, and it runs queries only")),
-        }
+    /// EXPLAIN reads what it explains, so it is admitted as the read would be.
+    async fn explain(&mut self, asked: &Asked<'_>, inner: &Body, analyze: bool, verbose: bool) -> Result<Output, Stop> {
+        let relations = match inner {
+            Body::Query(tree) | Body::Write(tree) => Relations::in_tree(&**tree),
+            _ => return Err(Stop::new(ErrorCode::Unsupported, "EXPLAIN takes a query or a write")),
+        };
+        let grounds = self.grounds(asked, &relations).await?;
+        let ctx = self.context(&grounds, &relations)?;
+        let rows = self.shared.engine.explain(ctx, analyze, verbose, inner).await;
+        self.read_output(rows, grounds)
+    }
+
+    fn read_output(&self, rows: Result<RowStream, EngineError>, grounds: Grounds) -> Result<Output, Stop> {
+        let rows = rows.map_err(|error| self.explain_unselected(error.into()))?;
+        self.shared.metrics.read(grounds.receipt.role);
+        Ok(Output {
+            rows: Some(Rows::until(rows, self.deadline)),
+            rows_affected: None,
+            receipt: grounds.receipt,
+        })
     }
 
     /// What a read may see: the transaction's state, or what the verdict admits.
@@ -155,7 +201,10 @@ impl Run<'_> {
             copy_age: None,
         });
         match admit(&asked.read(&RangeName::system()), &view).without_waiting() {
-            Verdict::Here { .. } => Ok(Grounds { snapshot: None, receipt: self.shared.local_receipt() }),
+            Verdict::Here { .. } => Ok(Grounds {
+                snapshot: None,
+                receipt: self.shared.local_receipt(),
+            }),
             Verdict::Refuse(refusal) => Err(asked.refuse(&refusal)),
             Verdict::Redirect(_) | Verdict::Wait { .. } => {
                 Err(Stop::new(ErrorCode::Internal, "a node without peers named one"))
@@ -167,7 +216,12 @@ impl Run<'_> {
         let (relations, write) = match inner {
             Body::Query(query) => (Relations::in_tree(&**query), false),
             Body::Write(write) => (Relations::in_tree(&**write), true),
-            _ => return Err(Stop::new(ErrorCode::Unsupported, "EXPLAIN (ROUTE) takes a query or a write")),
+            _ => {
+                return Err(Stop::new(
+                    ErrorCode::Unsupported,
+                    "EXPLAIN (ROUTE) takes a query or a write",
+                ));
+            }
         };
         let range = self.range_of(&relations)?;
         let mut requirement = asked.read(&range);
@@ -197,30 +251,49 @@ impl Run<'_> {
         verdict[0] = Some("verdict".to_owned());
         verdict[7] = Some(admit(&requirement, &view).summary(self.shared.cluster.name()));
         rows.push(verdict);
-        let columns =
-            ["node", "role", "epoch", "position", "copy_age_ms", "heard_ms_ago", "admitted", "reason", "chosen"];
+        let columns = [
+            "node",
+            "role",
+            "epoch",
+            "position",
+            "copy_age_ms",
+            "heard_ms_ago",
+            "admitted",
+            "reason",
+            "chosen",
+        ];
         Ok(self.local_rows(Rows::of_text(&columns, &rows)?))
     }
 
     /// A write: on this node only while it leads the range. An autocommit write that loses to another is evaluated
     /// again at the newer state.
-    async fn write<F>(&mut self, range: &RangeName, evaluate: F) -> Result<Output, Stop>
-    where
-        F: for<'e> Fn(&'e candor_engine::Engine, StatementContext) -> Evaluating<'e>,
-    {
+    pub(crate) async fn write(&mut self, range: &RangeName, evaluate: Evaluate<'_>) -> Result<Output, Stop> {
         if self.session.transaction.is_some() {
             return self.write_in_transaction(range, evaluate).await;
         }
-        self.shared.ensure_default_range(range, self.session.database.as_deref()).await?;
+        self.shared
+            .ensure_default_range(range, self.session.database.as_deref())
+            .await?;
         self.shared.admit_write(range)?;
         let mut replays = 0;
         loop {
             let grounds = self.shared.write_grounds(range)?;
             let snapshot = grounds.version();
-            let ctx = self.context(&Grounds { snapshot: Some(grounds), receipt: self.shared.local_receipt() }, &Relations::default())?;
-            let mut evaluated = evaluate(&self.shared.engine, ctx).await.map_err(|error| self.explain_unselected(error.into()))?;
+            let ctx = self.context(
+                &Grounds {
+                    snapshot: Some(grounds),
+                    receipt: self.shared.local_receipt(),
+                },
+                &Relations::default(),
+            )?;
+            let mut evaluated = evaluate
+                .run(&self.shared.engine, ctx, &self.progress)
+                .await
+                .map_err(|error| self.explain_unselected(error.into()))?;
             if evaluated.schema.is_empty() && evaluated.changes.is_empty() {
-                let receipt = self.shared.write_receipt(range, Position::new(self.shared.epoch(range), snapshot));
+                let receipt = self
+                    .shared
+                    .write_receipt(range, Position::new(self.shared.epoch(range), snapshot));
                 return Ok(returning(evaluated, receipt));
             }
             let transaction = Transaction {
@@ -246,22 +319,22 @@ impl Run<'_> {
         }
     }
 
-    async fn write_in_transaction<F>(&mut self, range: &RangeName, evaluate: F) -> Result<Output, Stop>
-    where
-        F: for<'e> Fn(&'e candor_engine::Engine, StatementContext) -> Evaluating<'e>,
-    {
+    async fn write_in_transaction(&mut self, range: &RangeName, evaluate: Evaluate<'_>) -> Result<Output, Stop> {
         let Some(transaction) = &self.session.transaction else {
             return Err(Stop::new(ErrorCode::Internal, "the transaction is gone"));
         };
         transaction.check(Some(range))?;
         if transaction.read_only {
-            return Err(Stop::new(ErrorCode::ReadOnly, "this transaction said READ ONLY, and the statement writes"));
+            return Err(Stop::new(
+                ErrorCode::ReadOnly,
+                "this transaction said READ ONLY, and the statement writes",
+            ));
         }
         // Refused for its leader, the transaction is rolled back and the whole script redirected.
         self.shared.admit_write(range)?;
         let (grounds, pending) = (transaction.grounds.clone(), Arc::clone(&transaction.pending));
         let ctx = self.context(&grounds, &Relations::default())?;
-        let evaluated = evaluate(&self.shared.engine, ctx).await?;
+        let evaluated = evaluate.run(&self.shared.engine, ctx, &self.progress).await?;
         let mut pending = Arc::unwrap_or_clone(pending);
         pending.absorb(&evaluated)?;
         if let Some(transaction) = &mut self.session.transaction {
@@ -276,34 +349,50 @@ impl Run<'_> {
             CopySource::Query(query) => Relations::in_tree(&**query),
         };
         match (&copy.target, copy.direction) {
-            (CopyTarget::Path(_), CopyDirection::From) => {
+            (CopyTarget::Path(path), CopyDirection::From) => {
                 let range = self.range_of(&relations)?;
-                self.write(&range, |engine, ctx| Box::pin(engine.copy_from(ctx, copy))).await
+                self.write(&range, Evaluate::CopyFrom(copy, path)).await
             }
-            (CopyTarget::Path(_), CopyDirection::To) => {
+            (CopyTarget::Path(path), CopyDirection::To) => {
                 let grounds = self.grounds(asked, &relations).await?;
                 let ctx = self.context(&grounds, &relations)?;
-                let rows = self.shared.engine.copy_to(ctx, copy).await?;
-                Ok(Output { rows: None, rows_affected: Some(rows), receipt: grounds.receipt })
+                let output = CopyOutput::Path(path.into());
+                let rows = self
+                    .shared
+                    .engine
+                    .copy_to(ctx, copy, output, self.progress.clone())
+                    .await?;
+                Ok(Output {
+                    rows: None,
+                    rows_affected: Some(rows),
+                    receipt: grounds.receipt,
+                })
             }
-            _ => Err(ErrorBody::new(ErrorCode::Unsupported, "COPY over the wire has no STDIN and STDOUT here")
-                .with_span(copy.target_span)
-                .with_help("name a file on the node; over HTTP, send INSERT statements or ask for text/csv")
-                .into()),
+            _ => Err(ErrorBody::new(
+                ErrorCode::Unsupported,
+                "COPY over the wire has no STDIN and STDOUT here",
+            )
+            .with_span(copy.target_span)
+            .with_help("name a file on the node; over HTTP, send INSERT statements or ask for text/csv")
+            .into()),
         }
     }
 
     async fn begin(&mut self, asked: &Asked<'_>, read_only: bool) -> Result<Output, Stop> {
         if self.session.transaction.is_some() {
-            return Err(ErrorBody::new(ErrorCode::TransactionState, "a transaction is open already")
-                .with_help("COMMIT or ROLLBACK it first")
-                .into());
+            return Err(
+                ErrorBody::new(ErrorCode::TransactionState, "a transaction is open already")
+                    .with_help("COMMIT or ROLLBACK it first")
+                    .into(),
+            );
         }
         let range = self.session.namespace.as_deref().map(RangeName::new);
         let grounds = match &range {
             Some(range) => {
                 if !read_only {
-                    self.shared.ensure_default_range(range, self.session.database.as_deref()).await?;
+                    self.shared
+                        .ensure_default_range(range, self.session.database.as_deref())
+                        .await?;
                 }
                 self.shared.admit_read(asked, range).await?
             }
@@ -311,29 +400,52 @@ impl Run<'_> {
         };
         let pending = grounds.snapshot.as_ref().map(PendingWrites::new).unwrap_or_default();
         let receipt = grounds.receipt.clone();
-        self.session.transaction =
-            Some(OpenTransaction { range, grounds, read_only, pending: Arc::new(pending), failed: false });
-        Ok(Output { rows: None, rows_affected: None, receipt })
+        self.session.transaction = Some(OpenTransaction {
+            range,
+            grounds,
+            read_only,
+            pending: Arc::new(pending),
+            failed: false,
+        });
+        Ok(Output {
+            rows: None,
+            rows_affected: None,
+            receipt,
+        })
     }
 
     async fn commit(&mut self) -> Result<Output, Stop> {
         let transaction = self.session.transaction.take().ok_or_else(no_transaction)?;
         transaction.check(None)?;
         let receipt = transaction.grounds.receipt.clone();
-        let (Some(range), Some(snapshot), false) =
-            (transaction.range, transaction.grounds.snapshot, transaction.pending.is_empty())
-        else {
-            return Ok(Output { rows: None, rows_affected: None, receipt });
+        let (Some(range), Some(snapshot), false) = (
+            transaction.range,
+            transaction.grounds.snapshot,
+            transaction.pending.is_empty(),
+        ) else {
+            return Ok(Output {
+                rows: None,
+                rows_affected: None,
+                receipt,
+            });
         };
         self.shared.admit_write(&range)?;
         let pending = Arc::unwrap_or_clone(transaction.pending);
-        let committed = self.shared.cluster.propose(&range, pending.into_transaction(snapshot.version())?).await?;
+        let committed = self
+            .shared
+            .cluster
+            .propose(&range, pending.into_transaction(snapshot.version())?)
+            .await?;
         if let Outcome::Refused(refusal) = &committed.outcome {
             return Err(refused(refusal));
         }
         self.committed = true;
         let receipt = self.shared.write_receipt(&range, committed.position);
-        Ok(Output { rows: None, rows_affected: None, receipt })
+        Ok(Output {
+            rows: None,
+            rows_affected: None,
+            receipt,
+        })
     }
 
     fn rollback(&mut self) -> Result<Output, Stop> {
@@ -351,7 +463,11 @@ impl Run<'_> {
         ctx.namespace.clone_from(&self.session.namespace);
         ctx.database.clone_from(&self.session.database);
         ctx.snapshot.clone_from(&grounds.snapshot);
-        ctx.pending = self.session.transaction.as_ref().map(|transaction| Arc::clone(&transaction.pending));
+        ctx.pending = self
+            .session
+            .transaction
+            .as_ref()
+            .map(|transaction| Arc::clone(&transaction.pending));
         ctx.params.clone_from(&self.params.engine);
         ctx.text = self.text.clone();
         if relations.system {
@@ -392,7 +508,11 @@ impl Run<'_> {
     fn explain_unselected(&self, stop: Stop) -> Stop {
         match stop {
             Stop::Error(mut body) if body.code == ErrorCode::UnknownCollection && self.session.database.is_none() => {
-                let missing = if self.session.namespace.is_none() { no_namespace() } else { no_database() };
+                let missing = if self.session.namespace.is_none() {
+                    no_namespace()
+                } else {
+                    no_database()
+                };
                 body.help = missing.help;
                 body.error = format!("{}: {}", body.error, missing.error);
                 Stop::Error(body)
@@ -403,17 +523,27 @@ impl Run<'_> {
 
     /// An answer without rows, given by this node itself.
     pub(crate) fn done(&self, rows_affected: Option<u64>) -> Output {
-        Output { rows: None, rows_affected, receipt: self.shared.local_receipt() }
+        Output {
+            rows: None,
+            rows_affected,
+            receipt: self.shared.local_receipt(),
+        }
     }
 
     /// Rows that this node itself made.
     pub(crate) fn local_rows(&self, rows: Rows) -> Output {
-        Output { rows: Some(rows), rows_affected: None, receipt: self.shared.local_receipt() }
+        Output {
+            rows: Some(rows),
+            rows_affected: None,
+            receipt: self.shared.local_receipt(),
+        }
     }
 }
 
 fn no_transaction() -> Stop {
-    ErrorBody::new(ErrorCode::TransactionState, "no transaction is open").with_help("BEGIN opens one").into()
+    ErrorBody::new(ErrorCode::TransactionState, "no transaction is open")
+        .with_help("BEGIN opens one")
+        .into()
 }
 
 pub(crate) fn no_namespace() -> ErrorBody {
@@ -437,7 +567,11 @@ pub(crate) fn refused(refusal: &ApplyRefusal) -> Stop {
 
 fn returning(evaluated: Evaluated, receipt: Receipt) -> Output {
     let rows = evaluated.returning.map(|(schema, batches)| Rows::of(schema, batches));
-    Output { rows, rows_affected: Some(evaluated.rows_affected), receipt }
+    Output {
+        rows,
+        rows_affected: Some(evaluated.rows_affected),
+        receipt,
+    }
 }
 
 fn kind(body: &Body) -> &'static str {

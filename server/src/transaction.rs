@@ -9,7 +9,6 @@ use crate::failure::Stop;
 use crate::route::Grounds;
 
 /// A transaction between its BEGIN and its COMMIT. It holds nothing but memory: dropping it is ROLLBACK.
-#[derive(Debug)]
 pub(crate) struct OpenTransaction {
     /// The one range it reads and writes; `None` until a namespace is selected.
     pub(crate) range: Option<RangeName>,
@@ -37,7 +36,9 @@ impl OpenTransaction {
         match (range, &self.range) {
             (Some(range), Some(own)) if range != own => Err(ErrorBody::new(
                 ErrorCode::TransactionState,
-                format!("one transaction stays in one namespace: this one is in {own}, and the statement names {range}"),
+                format!(
+                    "one transaction stays in one namespace: this one is in {own}, and the statement names {range}"
+                ),
             )
             .with_help("COMMIT or ROLLBACK first")
             .into()),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use candor_planner::follow::{Call, Follow, FollowError, Lost, Memory, Place, SessionContext, Step, Transport};
 use candor_proto::{Epoch, Redirect, RedirectKind, RedirectReason};
-use goldenscript::{Command, Context, Runner};
 
 use crate::route_script::{parse_span, scripts};
+use crate::transcript::{self, Command, Runner};
 
 type Outcome = Result<String, Box<dyn Error>>;
 
@@ -16,7 +16,7 @@ type Outcome = Result<String, Box<dyn Error>>;
 fn s46_the_machine_follows_as_in_the_transcripts() {
     for script in scripts("follow") {
         let mut runner = Calls::default();
-        goldenscript::run(&mut runner, &script).unwrap_or_else(|error| panic!("{}: {error}", script.display()));
+        transcript::run(&mut runner, &script);
     }
 }
 
@@ -132,9 +132,7 @@ struct Calls {
 }
 
 impl Runner for Calls {
-    type Command = Command;
-
-    fn run(&mut self, command: &Command, _context: &Context) -> Outcome {
+    fn run(&mut self, command: &Command) -> Outcome {
         let mut args = command.consume_args();
         let now = self.now;
         let step = match command.name.as_str() {

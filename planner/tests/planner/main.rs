@@ -6,3 +6,4 @@ mod follow_script;
 mod model;
 mod route_script;
 mod staleness_rule;
+mod transcript;

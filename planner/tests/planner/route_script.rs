@@ -8,9 +8,9 @@ use std::time::Duration;
 use candor_planner::{Fallback, Heard, OwnCopy, PeerView, Requirement, RouteRow, View, admit, explain, span};
 use candor_proto::limits::staleness_floor;
 use candor_proto::{Epoch, LogIndex, Mode, Position, RangeReport, Role};
-use goldenscript::{Command, Context, Runner};
 
 use crate::domain::{peer, report};
+use crate::transcript::{self, Command, Runner};
 
 type Outcome = Result<String, Box<dyn Error>>;
 
@@ -21,7 +21,7 @@ fn s18_explained_routes_are_those_of_the_transcripts() {
         let mut runner = Routes {
             view: View::alone("n2", Duration::from_secs(1)),
         };
-        goldenscript::run(&mut runner, &script).unwrap_or_else(|error| panic!("{}: {error}", script.display()));
+        transcript::run(&mut runner, &script);
     }
 }
 
@@ -51,9 +51,7 @@ struct Routes {
 }
 
 impl Runner for Routes {
-    type Command = Command;
-
-    fn run(&mut self, command: &Command, _context: &Context) -> Outcome {
+    fn run(&mut self, command: &Command) -> Outcome {
         match command.name.as_str() {
             "awareness" => self.awareness(command),
             "me" => self.me(command),

@@ -29,10 +29,12 @@ pub(super) async fn answer(shared: &Arc<Shared>, request: Sql, permit: OwnedSema
             return super::error(shared, refusal.to_body());
         }
     }
-    let script = match parse_script(&request.script).map_err(|error| error.to_body()).and_then(|script| {
-        check_format(&script, request.format)?;
-        Ok(script)
-    }) {
+    let script = match parse_script(&request.script)
+        .map_err(|error| error.to_body())
+        .and_then(|script| {
+            check_format(&script, request.format)?;
+            Ok(script)
+        }) {
         Ok(script) => script,
         Err(refused) => return super::error(shared, refused),
     };
@@ -82,8 +84,12 @@ async fn in_session(
     kept: bool,
     permit: OwnedSemaphorePermit,
 ) -> Response {
-    let limits = Limits { timeout: request.timeout, stream_last: request.format != Format::Json, kept };
-    let params = Params::new(&request.script, &request.params);
+    let limits = Limits {
+        timeout: request.timeout,
+        stream_last: request.format != Format::Json,
+        kept,
+    };
+    let params = Params::new(&request.script, &request.params, request.request_id.clone());
     let ended = run(shared, session, script, &params, limits).await;
     match ended {
         Ended::Done { mut outputs, last } => match (request.format, last) {
@@ -91,7 +97,10 @@ async fn in_session(
             (format, Some(output)) => formats::stream(format, output, permit),
             (format, None) => match outputs.pop() {
                 Some(output) => formats::stream(format, output.into_output(), permit),
-                None => super::error(shared, ErrorBody::new(ErrorCode::EmptyBody, "the script has no statement")),
+                None => super::error(
+                    shared,
+                    ErrorBody::new(ErrorCode::EmptyBody, "the script has no statement"),
+                ),
             },
         },
         Ended::Redirect(redirect) => redirect_response(shared, &redirect, request),
@@ -113,15 +122,25 @@ fn check_format(script: &Script, format: Format) -> Result<(), ErrorBody> {
         return Err(ErrorBody::new(ErrorCode::EmptyBody, "the script has no statement"));
     }
     let gives_rows = |body: &Body| {
-        matches!(body, Body::Query(_) | Body::Explain { .. } | Body::InfoFor(_) | Body::Show(_))
+        matches!(
+            body,
+            Body::Query(_) | Body::Explain { .. } | Body::InfoFor(_) | Body::Show(_)
+        )
     };
     let last = script.statements.len() - 1;
-    let lost = script.statements.iter().enumerate().find(|(index, statement)| *index < last && gives_rows(&statement.body));
+    let lost = script
+        .statements
+        .iter()
+        .enumerate()
+        .find(|(index, statement)| *index < last && gives_rows(&statement.body));
     match lost {
         Some((index, statement)) if format != Format::Json => {
             let mut body = ErrorBody::new(
                 ErrorCode::BadRequest,
-                format!("{} holds the rows of one statement, and this script has more that give rows", format.media_type()),
+                format!(
+                    "{} holds the rows of one statement, and this script has more that give rows",
+                    format.media_type()
+                ),
             )
             .with_span(statement.span)
             .with_help("accept application/json, or send the statements one by one");
@@ -168,10 +187,16 @@ fn write_session(session: &Session, out: &mut String) {
 /// A 307 that stock clients follow, or a 409 where there is nothing for them to follow.
 fn redirect_response(shared: &Shared, redirect: &Redirect, request: &Sql) -> Response {
     shared.metrics.redirect(redirect.reason);
-    let location = redirect.http.as_ref().map(|http| format!("http://{http}{}", request.path_and_query));
+    let location = redirect
+        .http
+        .as_ref()
+        .map(|http| format!("http://{http}{}", request.path_and_query));
     let location = location.and_then(|location| Some((HeaderValue::from_str(&location).ok()?, location)));
     let what = match redirect.kind {
-        RedirectKind::Settled => format!("{} leads range {} at epoch {}", redirect.node, redirect.range, redirect.epoch),
+        RedirectKind::Settled => format!(
+            "{} leads range {} at epoch {}",
+            redirect.node, redirect.range, redirect.epoch
+        ),
         RedirectKind::Transient => format!("{} can answer this read of range {}", redirect.node, redirect.range),
     };
     let mut doc = json!({

@@ -13,7 +13,9 @@ use http::header::CONTENT_LENGTH;
 /// # Errors
 /// `too-large` beyond `max` bytes, after what is on its way was drained; `bad-request` when it is no UTF-8 or breaks off.
 pub(crate) async fn read(headers: &HeaderMap, body: Body, max: usize) -> Result<String, ErrorBody> {
-    let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let announced = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > max) {
         drain(body).await;
         return Err(too_large(max));
@@ -21,9 +23,8 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body, max: usize) -> Result<
     let mut bytes = Vec::with_capacity(announced.unwrap_or(0));
     let mut chunks = body.into_data_stream();
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| {
-            ErrorBody::new(ErrorCode::BadRequest, format!("the request's body broke off: {error}"))
-        })?;
+        let chunk = chunk
+            .map_err(|error| ErrorBody::new(ErrorCode::BadRequest, format!("the request's body broke off: {error}")))?;
         if bytes.len() + chunk.len() > max {
             drain_stream(chunks).await;
             return Err(too_large(max));
@@ -32,7 +33,10 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body, max: usize) -> Result<
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        ErrorBody::new(ErrorCode::BadRequest, format!("the request's body is not UTF-8 at byte {at}"))
+        ErrorBody::new(
+            ErrorCode::BadRequest,
+            format!("the request's body is not UTF-8 at byte {at}"),
+        )
     })
 }
 
@@ -54,7 +58,10 @@ async fn drain_stream(mut chunks: impl StreamExt<Item = Result<Bytes, axum::Erro
 }
 
 fn too_large(max: usize) -> ErrorBody {
-    ErrorBody::new(ErrorCode::TooLarge, format!("a request's body is at most {max} bytes on this node"))
-        .with_fact("max_bytes", max)
-        .with_help("load files with COPY … FROM, or send the rows in several requests")
+    ErrorBody::new(
+        ErrorCode::TooLarge,
+        format!("a request's body is at most {max} bytes on this node"),
+    )
+    .with_fact("max_bytes", max)
+    .with_help("load files with COPY … FROM, or send the rows in several requests")
 }

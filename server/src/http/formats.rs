@@ -76,7 +76,11 @@ fn unprintable(error: impl std::fmt::Display) -> Stop {
 
 /// Streams one answer. The permit is held until the stream ends or the caller is gone.
 pub(super) fn stream(format: Format, output: Output, permit: OwnedSemaphorePermit) -> Response {
-    let Output { rows, rows_affected, receipt } = output;
+    let Output {
+        rows,
+        rows_affected,
+        receipt,
+    } = output;
     let rows = rows.unwrap_or_else(|| Rows::of(SchemaRef::new(Schema::empty()), Vec::new()));
     let mut writer = match Writer::new(format, &rows.schema, rows_affected, &receipt) {
         Ok(writer) => writer,
@@ -139,7 +143,9 @@ impl Writer {
                 metadata.insert("candor.receipt".to_owned(), receipt_text(receipt));
                 let schema = Schema::new_with_metadata(schema.fields().clone(), metadata);
                 let writer = StreamWriter::try_new(Vec::new(), &schema).map_err(io::Error::other)?;
-                Ok(Self::Arrow { writer: Box::new(writer) })
+                Ok(Self::Arrow {
+                    writer: Box::new(writer),
+                })
             }
         }
     }
@@ -155,7 +161,11 @@ impl Writer {
                 *rows += lines.rows() as u64;
                 Ok(())
             }
-            Self::Csv { out } => WriterBuilder::new().with_header(false).build(out).write(batch).map_err(unprintable),
+            Self::Csv { out } => WriterBuilder::new()
+                .with_header(false)
+                .build(out)
+                .write(batch)
+                .map_err(unprintable),
             Self::Arrow { writer } => writer.write(batch).map_err(unprintable),
         }
     }

@@ -25,16 +25,28 @@ pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let mut ready = true;
     let mut check = |name: String, ok: bool, why: &str| {
         ready &= ok;
-        lines.push(if ok { format!("[+] {name} ok") } else { format!("[-] {name} {why}") });
+        lines.push(if ok {
+            format!("[+] {name} ok")
+        } else {
+            format!("[-] {name} {why}")
+        });
     };
     check("node".to_owned(), !shared.is_stopping(), "is stopping");
     for range in shared.cluster.ranges() {
         let copy = shared.cluster.view(&range).own.copy;
         let settled = copy.is_some_and(|copy| age(&copy).is_some());
-        check(format!("range {range}"), settled, "has not caught up with its leader yet");
+        check(
+            format!("range {range}"),
+            settled,
+            "has not caught up with its leader yet",
+        );
     }
     lines.push(String::new());
-    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     (status, lines.join("\n")).into_response()
 }
 
@@ -45,8 +57,13 @@ pub(super) async fn replica(
     Query(query): Query<HashMap<String, String>>,
 ) -> Response {
     let refuse = |why: String| super::error(&shared, ErrorBody::new(ErrorCode::BadRequest, why));
-    if let Some(unknown) = query.keys().find(|key| !["max_staleness", "range"].contains(&key.as_str())) {
-        return refuse(format!("/health/replica knows max_staleness and range, not `{unknown}`"));
+    if let Some(unknown) = query
+        .keys()
+        .find(|key| !["max_staleness", "range"].contains(&key.as_str()))
+    {
+        return refuse(format!(
+            "/health/replica knows max_staleness and range, not `{unknown}`"
+        ));
     }
     let bound = match query.get("max_staleness").map(|text| parse_span(text)) {
         None => None,
@@ -72,7 +89,11 @@ pub(super) async fn replica(
         });
         report.insert(range.to_string(), doc);
     }
-    let status = if fresh { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if fresh {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     let doc = json!({"fresh": fresh, "max_staleness_ms": bound.map(crate::route::millis_up), "ranges": report});
     (status, axum::Json(doc)).into_response()
 }
@@ -83,5 +104,9 @@ pub(super) async fn cluster(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 fn age(copy: &OwnCopy) -> Option<Duration> {
-    if copy.leads { Some(Duration::ZERO) } else { copy.copy_age }
+    if copy.leads {
+        Some(Duration::ZERO)
+    } else {
+        copy.copy_age
+    }
 }

@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{
-    DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Schema, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
+    DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Schema, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
 };
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, DurationFormat, FormatOptions};
@@ -28,17 +28,25 @@ pub(crate) fn type_name(data_type: &DataType) -> String {
         DataType::UInt64 => "BIGINT UNSIGNED".to_owned(),
         DataType::Float16 | DataType::Float32 => "REAL".to_owned(),
         DataType::Float64 => "DOUBLE PRECISION".to_owned(),
-        DataType::Decimal32(p, s) | DataType::Decimal64(p, s) | DataType::Decimal128(p, s) | DataType::Decimal256(p, s) => {
+        DataType::Decimal32(p, s)
+        | DataType::Decimal64(p, s)
+        | DataType::Decimal128(p, s)
+        | DataType::Decimal256(p, s) => {
             format!("NUMERIC({p},{s})")
         }
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "TEXT".to_owned(),
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => "BYTEA".to_owned(),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            "BYTEA".to_owned()
+        }
         DataType::Date32 | DataType::Date64 => "DATE".to_owned(),
         DataType::Time32(_) | DataType::Time64(_) => "TIME".to_owned(),
         DataType::Timestamp(_, None) => "TIMESTAMP".to_owned(),
         DataType::Timestamp(_, Some(_)) => "TIMESTAMPTZ".to_owned(),
         DataType::Interval(_) | DataType::Duration(_) => "INTERVAL".to_owned(),
-        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) | DataType::ListView(field) => {
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::ListView(field) => {
             format!("{}[]", type_name(field.data_type()))
         }
         DataType::Dictionary(_, value) => type_name(value),
@@ -76,8 +84,15 @@ impl<'a> RowWriter<'a> {
     /// # Errors
     /// When a column has a type that has no text form.
     pub(crate) fn new(batch: &'a RecordBatch) -> Result<Self, ArrowError> {
-        let columns = batch.columns().iter().map(|array| Column::new(array.as_ref())).collect::<Result<_, _>>()?;
-        Ok(Self { columns, rows: batch.num_rows() })
+        let columns = batch
+            .columns()
+            .iter()
+            .map(|array| Column::new(array.as_ref()))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            columns,
+            rows: batch.num_rows(),
+        })
     }
 
     /// The number of rows.
@@ -146,7 +161,10 @@ impl<'a> Column<'a> {
             DataType::List(_) | DataType::LargeList(_) => Form::List,
             DataType::Struct(fields) => {
                 let columns = array.as_struct().columns();
-                let named = fields.iter().zip(columns).map(|(field, column)| Ok((field.name().clone(), Column::new(column.as_ref())?)));
+                let named = fields
+                    .iter()
+                    .zip(columns)
+                    .map(|(field, column)| Ok((field.name().clone(), Column::new(column.as_ref())?)));
                 Form::Struct(named.collect::<Result<_, ArrowError>>()?)
             }
             _ => Form::Display(Box::new(ArrayFormatter::try_new(array, &OPTIONS)?)),
@@ -161,7 +179,11 @@ impl<'a> Column<'a> {
         }
         match &self.form {
             Form::Null => out.push_str("null"),
-            Form::Bool => out.push_str(if self.array.as_boolean().value(row) { "true" } else { "false" }),
+            Form::Bool => out.push_str(if self.array.as_boolean().value(row) {
+                "true"
+            } else {
+                "false"
+            }),
             Form::Integer => write_integer(integer(self.array, row), out),
             Form::Float => write_float(self.array, row, out),
             Form::Text => write_text(text(self.array, row), out),
@@ -222,7 +244,11 @@ fn integer(array: &dyn Array, row: usize) -> i128 {
 }
 
 fn write_integer(value: i128, out: &mut String) {
-    let quote = if value.unsigned_abs() > u128::from(EXACT_MAX) { "\"" } else { "" };
+    let quote = if value.unsigned_abs() > u128::from(EXACT_MAX) {
+        "\""
+    } else {
+        ""
+    };
     let _ = write!(out, "{quote}{value}{quote}");
 }
 
@@ -321,9 +347,22 @@ mod tests {
     fn numbers_lose_no_digit() {
         let big = (1_i64 << 53) - 1;
         let got = rows(vec![
-            ("i", Arc::new(Int64Array::from(vec![Some(big), Some(big + 1), Some(i64::MIN), None]))),
-            ("d", Arc::new(Decimal128Array::from(vec![1, -1, 10_000, 0]).with_precision_and_scale(38, 4).expect("fits"))),
-            ("f", Arc::new(Float64Array::from(vec![0.1, f64::NAN, f64::NEG_INFINITY, 1e300]))),
+            (
+                "i",
+                Arc::new(Int64Array::from(vec![Some(big), Some(big + 1), Some(i64::MIN), None])),
+            ),
+            (
+                "d",
+                Arc::new(
+                    Decimal128Array::from(vec![1, -1, 10_000, 0])
+                        .with_precision_and_scale(38, 4)
+                        .expect("fits"),
+                ),
+            ),
+            (
+                "f",
+                Arc::new(Float64Array::from(vec![0.1, f64::NAN, f64::NEG_INFINITY, 1e300])),
+            ),
         ]);
         assert_eq!(
             serde_json::Value::Array(got),
@@ -344,13 +383,30 @@ mod tests {
             ("o", Arc::new(BooleanArray::from(vec![true, false]))),
             ("d", Arc::new(Date32Array::from(vec![0, 19_723]))),
             ("m", Arc::new(TimestampMicrosecondArray::from(vec![0, 1_500_000]))),
-            ("z", Arc::new(TimestampMicrosecondArray::from(vec![0, 1]).with_timezone("+00:00"))),
+            (
+                "z",
+                Arc::new(TimestampMicrosecondArray::from(vec![0, 1]).with_timezone("+00:00")),
+            ),
         ]);
         assert_eq!(
             serde_json::Value::Array(got),
             serde_json::json!([
-                ["say \"hi\"\n\u{1}", "\\x00ff", true, "1970-01-01", "1970-01-01 00:00:00", "1970-01-01 00:00:00+00:00"],
-                ["Grüße", "\\x", false, "2024-01-01", "1970-01-01 00:00:01.500", "1970-01-01 00:00:00.000001+00:00"]
+                [
+                    "say \"hi\"\n\u{1}",
+                    "\\x00ff",
+                    true,
+                    "1970-01-01",
+                    "1970-01-01 00:00:00",
+                    "1970-01-01 00:00:00+00:00"
+                ],
+                [
+                    "Grüße",
+                    "\\x",
+                    false,
+                    "2024-01-01",
+                    "1970-01-01 00:00:01.500",
+                    "1970-01-01 00:00:00.000001+00:00"
+                ]
             ])
         );
     }

@@ -31,7 +31,10 @@ impl Format {
 
     /// The media type of the answer.
     pub(crate) fn media_type(self) -> &'static str {
-        Self::NAMES.iter().find(|(format, _)| *format == self).map_or("application/json", |(_, name)| name)
+        Self::NAMES
+            .iter()
+            .find(|(format, _)| *format == self)
+            .map_or("application/json", |(_, name)| name)
     }
 
     /// The first format that the request accepts, in its own order (weights other than 0 are not compared).
@@ -46,7 +49,10 @@ impl Format {
                 "*/*" | "application/*" | "" => Some(Self::Json),
                 "application/jsonlines" | "application/ndjson" => Some(Self::Ndjson),
                 "text/*" => Some(Self::Csv),
-                _ => Self::NAMES.iter().find(|(_, name)| *name == media).map(|(format, _)| *format),
+                _ => Self::NAMES
+                    .iter()
+                    .find(|(_, name)| *name == media)
+                    .map(|(format, _)| *format),
             }
         })
     }
@@ -75,6 +81,8 @@ pub(crate) struct Sql {
     pub(crate) session: SessionAsked,
     pub(crate) redirected: Option<Redirected>,
     pub(crate) timeout: Option<Duration>,
+    /// The caller's own name for the request.
+    pub(crate) request_id: Option<String>,
     /// Path and query, byte for byte, for a `Location`.
     pub(crate) path_and_query: String,
 }
@@ -94,21 +102,32 @@ impl Sql {
     /// `bad-request`, `empty-body`, `not-acceptable`: each names the header or field.
     pub(crate) fn parse(parts: &Parts, body: &str) -> Result<Self, ErrorBody> {
         let header = |name: &str| -> Result<Option<String>, ErrorBody> {
-            let Some(value) = parts.headers.get(name) else { return Ok(None) };
-            let text = value.to_str().map_err(|_| bad(format!("the header {name} is not plain text")))?;
+            let Some(value) = parts.headers.get(name) else {
+                return Ok(None);
+            };
+            let text = value
+                .to_str()
+                .map_err(|_| bad(format!("the header {name} is not plain text")))?;
             Ok(Some(text.to_owned()))
         };
         let is_json = header(CONTENT_TYPE.as_str())?
-            .and_then(|media| media.split(';').next().map(|media| media.trim().eq_ignore_ascii_case("application/json")))
+            .and_then(|media| {
+                media
+                    .split(';')
+                    .next()
+                    .map(|media| media.trim().eq_ignore_ascii_case("application/json"))
+            })
             .unwrap_or(false);
         if body.trim().is_empty() {
-            return Err(ErrorBody::new(ErrorCode::EmptyBody, "the request's body is empty, and a script is required")
-                .with_help("some clients send a streamed body empty after a redirect: send the script from memory"));
+            return Err(ErrorBody::new(
+                ErrorCode::EmptyBody,
+                "the request's body is empty, and a script is required",
+            )
+            .with_help("some clients send a streamed body empty after a redirect: send the script from memory"));
         }
         let (script, params) = if is_json {
-            let document: Document = serde_json::from_str(body).map_err(|error| {
-                bad(format!("the body is not {{\"sql\": …, \"params\": […]}}: {error}"))
-            })?;
+            let document: Document = serde_json::from_str(body)
+                .map_err(|error| bad(format!("the body is not {{\"sql\": …, \"params\": […]}}: {error}")))?;
             (document.sql, document.params)
         } else {
             (body.to_owned(), Vec::new())
@@ -117,8 +136,11 @@ impl Sql {
             None => Format::Json,
             Some(accept) => Format::accepted(&accept).ok_or_else(|| {
                 let names: Vec<&str> = Format::NAMES.iter().map(|(_, name)| *name).collect();
-                ErrorBody::new(ErrorCode::NotAcceptable, format!("`{accept}` names no format that /sql can give"))
-                    .with_help(format!("accept one of: {}", names.join(", ")))
+                ErrorBody::new(
+                    ErrorCode::NotAcceptable,
+                    format!("`{accept}` names no format that /sql can give"),
+                )
+                .with_help(format!("accept one of: {}", names.join(", ")))
             })?,
         };
         let redirected = header(Redirected::HEADER)?
@@ -139,10 +161,15 @@ impl Sql {
             namespace: header("candor-namespace")?,
             database: header("candor-database")?,
             settings: header("candor-settings")?,
+            request_id: header("candor-request-id")?,
             session,
             redirected,
             timeout,
-            path_and_query: parts.uri.path_and_query().map_or("/sql", |text| text.as_str()).to_owned(),
+            path_and_query: parts
+                .uri
+                .path_and_query()
+                .map_or("/sql", |text| text.as_str())
+                .to_owned(),
         })
     }
 }
@@ -168,8 +195,11 @@ mod tests {
         let plain = parse(&[], "SELECT 1").expect("fine");
         assert_eq!((plain.script.as_str(), plain.format), ("SELECT 1", Format::Json));
         assert_eq!(plain.path_and_query, "/sql?a=%20b&c");
-        let json = parse(&[("content-type", "application/json; charset=utf-8")], r#"{"sql":"SELECT $1","params":[7]}"#)
-            .expect("fine");
+        let json = parse(
+            &[("content-type", "application/json; charset=utf-8")],
+            r#"{"sql":"SELECT $1","params":[7]}"#,
+        )
+        .expect("fine");
         assert_eq!(json.params, vec![serde_json::json!(7)]);
     }
 
@@ -177,8 +207,14 @@ mod tests {
     fn what_does_not_fit_is_named() {
         let code = |headers: &[(&str, &str)], body: &str| parse(headers, body).expect_err("refused").code;
         assert_eq!(code(&[], "  \n"), ErrorCode::EmptyBody);
-        assert_eq!(code(&[("content-type", "application/json")], "{}"), ErrorCode::BadRequest);
-        assert_eq!(code(&[("content-type", "application/json")], r#"{"sql":"x","parms":[]}"#), ErrorCode::BadRequest);
+        assert_eq!(
+            code(&[("content-type", "application/json")], "{}"),
+            ErrorCode::BadRequest
+        );
+        assert_eq!(
+            code(&[("content-type", "application/json")], r#"{"sql":"x","parms":[]}"#),
+            ErrorCode::BadRequest
+        );
         assert_eq!(code(&[("accept", "image/png")], "x"), ErrorCode::NotAcceptable);
         assert_eq!(code(&[("candor-redirected", "node=n1")], "x"), ErrorCode::BadRequest);
         assert_eq!(code(&[("candor-timeout", "soon")], "x"), ErrorCode::BadRequest);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::harness::{AWARENESS, Cluster, Single, eventually};
 
 /// The seed's four collections.
-const SEED: &str = "DEFINE COLLECTION orders; DEFINE COLLECTION events; DEFINE COLLECTION accounts; DEFINE COLLECTION prices;";
+const SEED: &str =
+    "DEFINE COLLECTION orders; DEFINE COLLECTION events; DEFINE COLLECTION accounts; DEFINE COLLECTION prices;";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s01_s03_s05_the_seeds_reads_answer_on_an_empty_node() {
@@ -85,7 +86,9 @@ async fn s11_s23_no_word_is_reserved() {
 #[tokio::test(flavor = "multi_thread")]
 async fn s12_s13_s15_s16_s17_a_level_follower_is_not_the_leader() {
     let cluster = Cluster::start(3).await;
-    let version = cluster.write("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1)").await;
+    let version = cluster
+        .write("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1)")
+        .await;
     cluster.wait_level(1).await;
     let at_least = format!("SELECT * FROM t AT LEAST VERSION {version}");
     assert_eq!(cluster.ask(1, &at_least).await.receipt(0)["node"], "n2");
@@ -103,14 +106,20 @@ async fn s12_s13_s15_s16_s17_a_level_follower_is_not_the_leader() {
         assert_eq!(redirect.status, 307, "{sql}: {redirect:?}");
         assert_eq!(redirect.body["redirect"]["node"], "n1");
         let here = cluster.ask(0, sql).await;
-        assert_eq!((&here.receipt(0)["node"], &here.receipt(0)["role"]), (&"n1".into(), &"leader".into()), "{sql}");
+        assert_eq!(
+            (&here.receipt(0)["node"], &here.receipt(0)["role"]),
+            (&"n1".into(), &"leader".into()),
+            "{sql}"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s04_a_read_that_no_follower_can_answer_is_refused_and_never_promoted() {
     let mut cluster = Cluster::start(3).await;
-    cluster.write("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1)").await;
+    cluster
+        .write("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1)")
+        .await;
     cluster.wait_level(1).await;
     // Without the leader the copies of both followers grow older together.
     cluster.stop(0).await;
@@ -121,7 +130,10 @@ async fn s04_a_read_that_no_follower_can_answer_is_refused_and_never_promoted() 
         match answer.status {
             200 => {
                 let age = answer.receipt(0)["copy_age_ms"].as_u64().expect("an age");
-                assert!(u128::from(age) <= bound.as_millis(), "answered beyond its bound: {answer:?}");
+                assert!(
+                    u128::from(age) <= bound.as_millis(),
+                    "answered beyond its bound: {answer:?}"
+                );
                 None
             }
             // The other follower may be the fresher one for a moment.
@@ -133,11 +145,24 @@ async fn s04_a_read_that_no_follower_can_answer_is_refused_and_never_promoted() 
         }
     })
     .await;
-    assert_eq!((refused.status, refused.code()), (412, "staleness-unmet"), "{refused:?}");
+    assert_eq!(
+        (refused.status, refused.code()),
+        (412, "staleness-unmet"),
+        "{refused:?}"
+    );
     assert_eq!(refused.body["bound_ms"].as_u64(), Some(bound.as_millis() as u64));
-    assert_eq!(refused.body["floor_ms"].as_u64(), Some(2 * AWARENESS.as_millis() as u64));
-    assert!(refused.body["best_age_ms"].as_u64() > Some(bound.as_millis() as u64), "{refused:?}");
-    assert!(refused.body.get("results").is_none(), "no rows beside a refusal: {refused:?}");
+    assert_eq!(
+        refused.body["floor_ms"].as_u64(),
+        Some(2 * AWARENESS.as_millis() as u64)
+    );
+    assert!(
+        refused.body["best_age_ms"].as_u64() > Some(bound.as_millis() as u64),
+        "{refused:?}"
+    );
+    assert!(
+        refused.body.get("results").is_none(),
+        "no rows beside a refusal: {refused:?}"
+    );
     assert!(refused.pointed_at(&sql).starts_with("STALENESS"));
     // The leader comes back: the same read is answered again, by a follower.
     cluster.start_again(0).await;
@@ -153,7 +178,12 @@ async fn s04_a_read_that_no_follower_can_answer_is_refused_and_never_promoted() 
 async fn the_session_may_say_openly_that_the_leader_may_step_in() {
     let cluster = Cluster::start(1).await;
     cluster.write("CREATE TABLE t (id INT PRIMARY KEY)").await;
-    let answer = cluster.ask(0, "SET staleness = '30s'; SET staleness_fallback = 'leader'; SELECT * FROM t; SHOW staleness").await;
+    let answer = cluster
+        .ask(
+            0,
+            "SET staleness = '30s'; SET staleness_fallback = 'leader'; SELECT * FROM t; SHOW staleness",
+        )
+        .await;
     assert_eq!(answer.receipt(2)["bound_ms"], 30_000);
     assert_eq!(answer.rows(3), &serde_json::json!([["30s"]]));
     let refused = cluster.ask(0, "SET work_mem = '4MB'").await;
@@ -163,7 +193,9 @@ async fn the_session_may_say_openly_that_the_leader_may_step_in() {
 #[tokio::test(flavor = "multi_thread")]
 async fn version_reads_one_exact_point_and_says_what_is_not_there() {
     let node = Single::start().await;
-    let first = node.ask("CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 10)").await;
+    let first = node
+        .ask("CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 10)")
+        .await;
     let version = first.receipt(1)["version"].as_u64().expect("a version");
     node.ask("UPDATE t SET v = 20 WHERE id = 1").await;
     let then = node.ask(&format!("SELECT v FROM t VERSION {version}")).await;

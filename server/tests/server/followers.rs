@@ -24,20 +24,29 @@ async fn s60_s77_a_declared_peer_that_never_collected_is_no_follower() {
     let info = cluster.info(0).await;
     let names = |list: &str, key: &str| -> Vec<String> {
         let rows = info["cluster"][list].as_array().expect("a list");
-        rows.iter().map(|row| row[key].as_str().expect("a name").to_owned()).collect()
+        rows.iter()
+            .map(|row| row[key].as_str().expect("a name").to_owned())
+            .collect()
     };
     assert_eq!(names("peers", "name"), ["n2", "n9"]);
     assert_eq!(names("followers", "node"), ["n2"]);
     let n9 = &info["cluster"]["peers"][1];
-    assert_eq!((&n9["region"], &n9["roles"]), (&json!("eu"), &json!(["coordinating", "writable"])));
-    let table = cluster.ask(0, "SELECT name, http_at FROM system.peers ORDER BY name").await;
+    assert_eq!(
+        (&n9["region"], &n9["roles"]),
+        (&json!("eu"), &json!(["coordinating", "writable"]))
+    );
+    let table = cluster
+        .ask(0, "SELECT name, http_at FROM system.peers ORDER BY name")
+        .await;
     assert_eq!(table.rows(0)[1], json!(["n9", "127.0.0.1:11"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s62_s63_s65_an_idle_level_follower_stays_fresh_in_every_figure() {
     let cluster = Cluster::start(2).await;
-    cluster.write("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1)").await;
+    cluster
+        .write("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1)")
+        .await;
     cluster.wait_level(1).await;
     // Nothing is written for many intervals; the figures must not grow with the idle time.
     let range = RangeName::new("main");
@@ -69,7 +78,9 @@ async fn s64_s68_s69_s72_the_list_is_empty_after_a_restart_and_ages_start_unknow
     eventually("n2 among the followers", || follower(&cluster, "n2")).await;
     cluster.stop(1).await;
     // quiet_for grows while nobody asks.
-    let first = follower(&cluster, "n2").await.expect("still listed")["quiet_for_ms"].as_u64().expect("known");
+    let first = follower(&cluster, "n2").await.expect("still listed")["quiet_for_ms"]
+        .as_u64()
+        .expect("known");
     eventually("a longer silence", || async {
         let now = follower(&cluster, "n2").await?["quiet_for_ms"].as_u64()?;
         (now > first + 100).then_some(())
@@ -90,31 +101,56 @@ async fn s70_s75_s76_a_follower_that_was_away_catches_up_in_bounded_answers() {
     let note = "x".repeat(200_000);
     for batch in 0..12 {
         let rows: Vec<String> = (0..4).map(|row| format!("({}, '{note}')", batch * 4 + row)).collect();
-        cluster.write(&format!("INSERT INTO t VALUES {}", rows.join(", "))).await;
+        cluster
+            .write(&format!("INSERT INTO t VALUES {}", rows.join(", ")))
+            .await;
     }
     cluster.start_again(1).await;
     cluster.wait_level(1).await;
-    let count = cluster.ask(1, "SELECT count(*), sum(length(note)) FROM t STALENESS 30s").await;
+    let count = cluster
+        .ask(1, "SELECT count(*), sum(length(note)) FROM t STALENESS 30s")
+        .await;
     assert_eq!(count.rows(0), &json!([[48, 48 * 200_000]]));
-    let chains = [0, 1].map(|node| cluster.server(node).node().store(&RangeName::new("main")).expect("a copy").applied());
+    let chains = [0, 1].map(|node| {
+        cluster
+            .server(node)
+            .node()
+            .store(&RangeName::new("main"))
+            .expect("a copy")
+            .applied()
+    });
     assert_eq!(chains[0], chains[1], "same position, same history");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s02_e02_after_the_leaders_restart_followers_hold_the_same_chain() {
     let mut cluster = Cluster::start(3).await;
-    cluster.write("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1)").await;
+    cluster
+        .write("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1)")
+        .await;
     cluster.stop(0).await;
     cluster.start_again(0).await;
     let version = cluster.write("INSERT INTO t VALUES (2)").await;
     for node in [1, 2] {
-        let answer = cluster.ask(node, &format!("SELECT id FROM t ORDER BY id AT LEAST VERSION {version} WAIT 20s")).await;
+        let answer = cluster
+            .ask(
+                node,
+                &format!("SELECT id FROM t ORDER BY id AT LEAST VERSION {version} WAIT 20s"),
+            )
+            .await;
         assert_eq!(answer.rows(0), &json!([[1], [2]]));
         assert_eq!(answer.receipt(0)["role"], "follower");
         cluster.wait_level(node).await;
     }
     let applied: Vec<_> = (0..3)
-        .map(|node| cluster.server(node).node().store(&RangeName::new("main")).expect("a copy").applied())
+        .map(|node| {
+            cluster
+                .server(node)
+                .node()
+                .store(&RangeName::new("main"))
+                .expect("a copy")
+                .applied()
+        })
         .collect();
     assert!(applied.windows(2).all(|pair| pair[0] == pair[1]), "{applied:?}");
 }

@@ -70,7 +70,10 @@ impl Answer {
 
 /// A client that follows no redirect.
 pub(crate) fn client() -> reqwest::Client {
-    reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().expect("a client")
+    reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .expect("a client")
 }
 
 /// One request with namespace and database `main`.
@@ -108,7 +111,11 @@ impl Single {
         let mut config = config(&NodeName::new("n1"), dir.path());
         change(&mut config);
         let server = Server::start(config.clone()).await.expect("a node");
-        Self { server: Some(server), config, _dir: dir }
+        Self {
+            server: Some(server),
+            config,
+            _dir: dir,
+        }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -150,7 +157,9 @@ impl Cluster {
     /// Starts `count` nodes, declares each to each, and waits until all hold namespace `main`.
     pub(crate) async fn start(count: usize) -> Self {
         let cluster = Self::start_undefined(count).await;
-        let made = cluster.ask_plain(0, "DEFINE NAMESPACE main; USE NAMESPACE main; DEFINE DATABASE main").await;
+        let made = cluster
+            .ask_plain(0, "DEFINE NAMESPACE main; USE NAMESPACE main; DEFINE DATABASE main")
+            .await;
         assert_eq!(made.status, 200, "{made:?}");
         for node in 1..count {
             cluster.wait_level(node).await;
@@ -180,7 +189,11 @@ impl Cluster {
             configs.push(config);
             servers.push(Some(server));
         }
-        let cluster = Self { servers, configs, _dir: dir };
+        let cluster = Self {
+            servers,
+            configs,
+            _dir: dir,
+        };
         for node in 0..count {
             for peer in (0..count).filter(|peer| *peer != node) {
                 cluster.declare(node, peer).await;
@@ -222,7 +235,11 @@ impl Cluster {
         let answer = self.ask(0, sql).await;
         assert_eq!(answer.status, 200, "{sql}: {answer:?}");
         let results = answer.body["results"].as_array().expect("results");
-        results.iter().filter_map(|result| result["receipt"]["version"].as_u64()).max().unwrap_or_default()
+        results
+            .iter()
+            .filter_map(|result| result["receipt"]["version"].as_u64())
+            .max()
+            .unwrap_or_default()
     }
 
     /// Waits until `node` holds what the leader has committed and knows the age of its copy.
@@ -240,7 +257,12 @@ impl Cluster {
     pub(crate) async fn wait_greeted(&self) {
         for server in self.servers.iter().flatten() {
             eventually("greetings", || async {
-                server.node().peers().iter().all(|peer| peer.state.is_some()).then_some(())
+                server
+                    .node()
+                    .peers()
+                    .iter()
+                    .all(|peer| peer.state.is_some())
+                    .then_some(())
             })
             .await;
         }
@@ -264,4 +286,3 @@ impl Cluster {
         serde_json::from_str(&text).expect("JSON")
     }
 }
-

@@ -28,14 +28,23 @@ async fn numbers_keep_their_digits_in_every_format() {
     let (_, media, text) = raw(&node.url(), sql, "application/json").await;
     assert_eq!(media, "application/json");
     let doc: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!(doc["results"][0]["rows"], json!([["9223372036854775807", "0.10", "a,\"b\"", null]]));
-    assert_eq!(doc["results"][0]["columns"][0], json!({"name": "big", "type": "BIGINT"}));
+    assert_eq!(
+        doc["results"][0]["rows"],
+        json!([["9223372036854775807", "0.10", "a,\"b\"", null]])
+    );
+    assert_eq!(
+        doc["results"][0]["columns"][0],
+        json!({"name": "big", "type": "BIGINT"})
+    );
     assert_eq!(doc["results"][0]["columns"][1]["type"], "NUMERIC(10,2)");
     let (_, media, text) = raw(&node.url(), sql, "text/csv").await;
     assert_eq!(media, "text/csv");
     assert_eq!(text, "big,money,t,n\n9223372036854775807,0.10,\"a,\"\"b\"\"\",\n");
     let (_, _, text) = raw(&node.url(), sql, "application/x-ndjson").await;
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[0]["columns"][0]["name"], "big");
     assert_eq!(lines[0]["receipt"]["node"], "n1");
@@ -121,7 +130,11 @@ async fn paths_and_methods_that_are_not_there_say_so() {
         (reqwest::Method::GET, "/nothing", 404),
         (reqwest::Method::POST, "/metrics", 405),
     ] {
-        let response = client().request(method, format!("{}{path}", node.url())).send().await.expect("an answer");
+        let response = client()
+            .request(method, format!("{}{path}", node.url()))
+            .send()
+            .await
+            .expect("an answer");
         assert_eq!(response.status().as_u16(), status, "{path}");
         assert_eq!(response.headers()["candor-node"], "n1");
         assert!(response.headers().contains_key("candor-boot-id"));
@@ -139,13 +152,27 @@ async fn health_tells_load_balancers_how_fresh_a_copy_is() {
         async move { client().get(url).send().await.expect("an answer").status().as_u16() }
     };
     assert_eq!(status("/health/live").await, 200);
-    eventually("a ready follower", || async { (status("/health/ready").await == 200).then_some(()) }).await;
+    eventually("a ready follower", || async {
+        (status("/health/ready").await == 200).then_some(())
+    })
+    .await;
     assert_eq!(status("/health/replica?max_staleness=30s").await, 200);
     assert_eq!(status("/health/replica?max_staleness=soon").await, 400);
     assert_eq!(status("/health/replica?max_stalenes=30s").await, 400);
     let url = format!("{}/metrics", cluster.url(1));
-    let page = client().get(url).send().await.expect("an answer").text().await.expect("text");
-    for name in ["candor_replica_staleness_seconds", "candor_range_position", "candor_node_info"] {
+    let page = client()
+        .get(url)
+        .send()
+        .await
+        .expect("an answer")
+        .text()
+        .await
+        .expect("text");
+    for name in [
+        "candor_replica_staleness_seconds",
+        "candor_range_position",
+        "candor_node_info",
+    ] {
         assert!(page.contains(name), "{name} is missing in\n{page}");
     }
     cluster.stop(0).await;

@@ -33,7 +33,7 @@ pub(crate) const CRATES: &[Crate] = &[
         folder: "planner",
         pure: true,
         dependencies: "candor-proto miette serde thiserror",
-        dev_dependencies: "goldenscript proptest serde_json",
+        dev_dependencies: "serde_json",
     },
     Crate {
         folder: "storage",
