@@ -55,7 +55,11 @@ impl<'a> Run<'a> {
         }
         let moved_away = self.kind == Some(RedirectKind::Transient);
         match &mut self.session {
-            Some(session) if moved_away => session.answered_elsewhere(answer.session.as_ref()),
+            Some(session) if moved_away => {
+                if let Some(left) = session.answered_elsewhere(answer.session.as_ref()) {
+                    self.exchange.close(&self.inner.home(), left);
+                }
+            }
             Some(session) => session.answered(&self.script, &answer.results, answer.session.as_ref()),
             None => {}
         }
@@ -241,7 +245,7 @@ impl<'a> Run<'a> {
             session = SessionRef::Kept(id);
             let answer = self.exchange.json_answer(response, to).await?;
             if fingerprint(&answer.results) != replayed.fingerprint {
-                self.exchange.roll_back(to, &session);
+                self.exchange.close(to, session);
                 return Err(ClientError::TransactionMoved.into());
             }
         }
@@ -252,7 +256,7 @@ impl<'a> Run<'a> {
     fn abandon(&mut self) {
         let home = self.inner.home();
         if let Some(session) = &mut self.session {
-            self.exchange.roll_back(&home, &session.reference());
+            self.exchange.close(&home, session.reference());
             session.lost();
         }
     }
@@ -331,9 +335,7 @@ impl<'a> Run<'a> {
             return;
         }
         if let Some(session) = &mut self.session {
-            if session.transaction.is_some() {
-                self.exchange.roll_back(&before, &session.reference());
-            }
+            self.exchange.close(&before, session.reference());
             session.id = self
                 .opened
                 .take()

@@ -99,7 +99,7 @@ impl Client {
         let answer = Run::new(&self.inner, script, Format::Json, Some(&mut session))
             .answer()
             .await;
-        session.leave();
+        session.leave(answer.as_ref().err());
         answer
     }
 
@@ -115,7 +115,7 @@ impl Client {
         let mut session = session.lock().await;
         session.enter();
         let answer = Run::new(&self.inner, script, format, Some(&mut session)).raw().await;
-        session.leave();
+        session.leave(answer.as_ref().err());
         answer
     }
 

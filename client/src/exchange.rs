@@ -18,8 +18,8 @@ const ARRIVAL_PATH: &str = "/health/live";
 /// The largest answer to that question that is read, bytes.
 const ARRIVAL_BYTES_MAX: usize = 64 << 10;
 
-/// How long giving up a transaction on a node that is left may take.
-const ROLL_BACK_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long ending a session on a node that is left may take.
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The requests of one call.
 pub(crate) struct Exchange<'a> {
@@ -161,19 +161,15 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Ends a transaction on a node that is being left, so that it need not wait for its session to expire. Nobody waits
-    /// for the answer, and nothing depends on it.
-    pub(crate) fn roll_back(&self, at: &Place, session: &SessionRef) {
-        let Ok(headers) = wire::headers(session, None, ROLL_BACK_TIME_MAX) else {
-            return;
-        };
-        if matches!(session, SessionRef::Kept(_)) {
+    /// Ends a session on a node that is being left, and its open transaction with it, so that it need not wait for its
+    /// idle time. Nobody waits for the answer, and nothing depends on it.
+    pub(crate) fn close(&self, at: &Place, session: SessionRef) {
+        if let Some(id) = session.into_id() {
             let request = self
                 .http
-                .post(format!("http://{}/sql", at.address))
-                .headers(headers)
-                .body("ROLLBACK");
-            tokio::spawn(request.timeout(ROLL_BACK_TIME_MAX).send());
+                .delete(format!("http://{}/session", at.address))
+                .header(wire::SESSION, id);
+            tokio::spawn(request.timeout(CLOSE_TIME_MAX).send());
         }
     }
 

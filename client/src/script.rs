@@ -4,8 +4,8 @@
 //! what is safe: a script that it does not know may write, so it is never sent twice.
 
 /// Words that may begin a statement that only reads.
-const READS: [&str; 12] = [
-    "select", "with", "values", "table", "show", "explain", "info", "return", "use", "set", "reset", "begin",
+const READS: [&str; 13] = [
+    "select", "with", "values", "table", "show", "explain", "info", "return", "use", "set", "reset", "begin", "start",
 ];
 
 /// Words that make a statement a write, wherever they stand in it.

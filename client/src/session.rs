@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::script::{opens_replayable_transaction, stays_in_transaction};
 use crate::wire::{Script, SessionRef};
-use crate::{Config, SessionInfo, StatementResult};
+use crate::{ClientError, Config, SessionInfo, StatementResult};
 
 /// How much of a transaction is kept for running it again, bytes of text and parameters. A larger one still runs, but a
 /// redirect inside it is an error.
@@ -77,9 +77,16 @@ impl Session {
         self.in_flight = true;
     }
 
-    /// The call has ended, whatever came of it.
-    pub(crate) fn leave(&mut self) {
+    /// The call has ended. A call without an answer may have run or not, and a script that failed may have run in part:
+    /// neither can be repeated.
+    pub(crate) fn leave(&mut self, error: Option<&ClientError>) {
         self.in_flight = false;
+        if let Some(error) = error {
+            self.certain &= matches!(error, ClientError::Server(_));
+            if let Some(transaction) = &mut self.transaction {
+                transaction.forbid("one of its scripts failed");
+            }
+        }
     }
 
     /// How the next request names the session.
@@ -134,11 +141,13 @@ impl Session {
         }
     }
 
-    /// Another node answered, and the connection stayed. What the script selected there is opened again here.
-    pub(crate) fn answered_elsewhere(&mut self, info: Option<&SessionInfo>) {
-        if let Some(info) = info.filter(|info| !info.transaction && **info != self.info) {
-            (self.id, self.info, self.certain) = (None, info.clone(), true);
-        }
+    /// Another node answered, and the connection stayed. What the script selected there is opened again here by the next
+    /// call; gives the session that is left by that.
+    pub(crate) fn answered_elsewhere(&mut self, info: Option<&SessionInfo>) -> Option<SessionRef> {
+        let info = info.filter(|info| !info.transaction && **info != self.info)?;
+        let left = self.reference();
+        (self.id, self.info, self.certain) = (None, info.clone(), true);
+        Some(left)
     }
 
     /// The node answered with an error.

@@ -128,7 +128,7 @@ fn select(headers: &mut HeaderMap, info: &SessionInfo) -> Result<(), ClientError
     let settings: Vec<String> = info
         .settings
         .iter()
-        .map(|(name, setting)| setting_text(name, setting))
+        .filter_map(|(name, setting)| setting_text(name, setting))
         .collect();
     if let Some(unsafe_one) = settings.iter().find(|setting| setting.contains(';')) {
         let what = format!("the setting {unsafe_one}");
@@ -143,10 +143,12 @@ fn select(headers: &mut HeaderMap, info: &SessionInfo) -> Result<(), ClientError
     Ok(())
 }
 
-fn setting_text(name: &str, setting: &Value) -> String {
+/// `name=value`; nothing for a setting that is not set.
+fn setting_text(name: &str, setting: &Value) -> Option<String> {
     match setting {
-        Value::String(text) => format!("{name}={text}"),
-        other => format!("{name}={other}"),
+        Value::Null => None,
+        Value::String(text) => Some(format!("{name}={text}")),
+        other => Some(format!("{name}={other}")),
     }
 }
 
