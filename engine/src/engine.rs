@@ -280,7 +280,7 @@ impl Engine {
         let task = self.spawn(async move {
             let started = async {
                 let (env, plan) = plan.await?;
-                let stream = env.start(env.physical(&plan).await?)?;
+                let stream = env.answer(env.physical(&plan).await?)?;
                 Ok((env, stream))
             };
             let (env, mut stream) = match started.await {
@@ -290,7 +290,7 @@ impl Engine {
                     return;
                 }
             };
-            if schema_sender.send(Ok(stream.schema())).is_err() {
+            if schema_sender.send(Ok(Arc::clone(stream.schema()))).is_err() {
                 return;
             }
             while let Some(batch) = stream.next().await {

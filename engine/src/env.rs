@@ -24,6 +24,7 @@ use crate::context::StatementContext;
 use crate::error::EngineError;
 use crate::open::read_as_null;
 use crate::prepare::{folded_parts, prepared};
+use crate::shown::Shown;
 use crate::spans::closest;
 
 /// Below this many rows in all of its tables, a statement runs on one thread: dealing rows out costs more than it
@@ -116,6 +117,11 @@ impl Env {
         execute_stream(plan, self.state().task_ctx()).map_err(|error| self.error(error))
     }
 
+    /// Starts a plan whose rows leave the engine: see [`Shown`].
+    pub(crate) fn answer(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Shown, EngineError> {
+        Ok(Shown::new(self.start(plan)?))
+    }
+
     /// Plans and runs a query to its end.
     pub(crate) async fn collect(
         &self,
@@ -126,6 +132,20 @@ impl Env {
         let schema = stream.schema();
         let batches = datafusion::physical_plan::common::collect(stream).await;
         Ok((schema, batches.map_err(|error| self.error(error))?))
+    }
+
+    /// Plans and runs a query whose rows leave the engine.
+    pub(crate) async fn collect_answer(
+        &self,
+        statement: &ast::Statement,
+    ) -> Result<(SchemaRef, Vec<RecordBatch>), EngineError> {
+        let plan = self.plan(statement).await?;
+        let mut answer = self.answer(self.physical(&plan).await?)?;
+        let mut batches = Vec::new();
+        while let Some(batch) = answer.next().await {
+            batches.push(batch.map_err(|error| self.error(error))?);
+        }
+        Ok((Arc::clone(answer.schema()), batches))
     }
 
     /// An expression over rows of `schema`, ready to be evaluated, with `now()` fixed.

@@ -18,6 +18,7 @@ mod point;
 mod prepare;
 mod scan;
 mod session;
+mod shown;
 mod spans;
 mod sum;
 mod text;

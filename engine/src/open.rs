@@ -140,12 +140,55 @@ impl VisitorMut for Replacement<'_> {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+        if let ast::Expr::Function(function) = expr
+            && is_numeric_aggregate(&function.name)
+            && let ast::FunctionArguments::List(list) = &mut function.args
+        {
+            for arg in &mut list.args {
+                if let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg)) = arg
+                    && self.matches(arg)
+                {
+                    self.replaced = true;
+                    *arg = null_number();
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
         if self.matches(expr) {
             self.replaced = true;
             *expr = null();
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Aggregates that want a number, and will not take a bare NULL for one.
+fn is_numeric_aggregate(name: &ast::ObjectName) -> bool {
+    const NAMES: [&str; 9] = [
+        "sum",
+        "avg",
+        "mean",
+        "stddev",
+        "stddev_pop",
+        "stddev_samp",
+        "var",
+        "var_pop",
+        "var_samp",
+    ];
+    folded_parts(name).is_some_and(|parts| matches!(parts.as_slice(), [name] if NAMES.contains(&name.as_str())))
+}
+
+fn null_number() -> ast::Expr {
+    ast::Expr::Cast {
+        kind: ast::CastKind::Cast,
+        expr: Box::new(null()),
+        data_type: ast::DataType::DoublePrecision,
+        format: None,
+        array: false,
     }
 }
 

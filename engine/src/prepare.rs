@@ -1,6 +1,7 @@
 //! The syntax tree before it is planned: parameters filled in, and everything refused that DataFusion would read and
 //! then leave out. (`parser` refuses most of it; trees from elsewhere pass here too.)
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{self, VisitMut as _, VisitorMut};
@@ -51,6 +52,11 @@ impl VisitorMut for Preparation<'_> {
             (!select.distribute_by.is_empty(), "DISTRIBUTE BY"),
             (select.value_table_mode.is_some(), "SELECT AS VALUE / STRUCT"),
         ])
+    }
+
+    fn post_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<EngineError> {
+        name_apart(&mut select.projection);
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<EngineError> {
@@ -142,6 +148,44 @@ fn fetch_as_limit(query: &mut ast::Query, quantity: Option<ast::Expr>) -> Contro
         Some(_) => ControlFlow::Break(EngineError::plan(
             "LIMIT and FETCH say the same thing: write one of them",
         )),
+    }
+}
+
+/// Stands between a column's name and a number that tells it from another column of the same name.
+const APART: char = '\0';
+
+/// DataFusion refuses two columns of one name; SQL does not. The second gets a number, which [`shown_name`] takes off.
+fn name_apart(projection: &mut [ast::SelectItem]) {
+    let mut seen = HashSet::new();
+    for (at, item) in projection.iter_mut().enumerate() {
+        let name = match item {
+            ast::SelectItem::UnnamedExpr(expr) => expr.to_string(),
+            ast::SelectItem::ExprWithAlias { alias, .. } => folded(alias),
+            _ => continue,
+        };
+        if seen.insert(name.clone()) {
+            continue;
+        }
+        let expr = match item {
+            ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. } => expr.clone(),
+            _ => continue,
+        };
+        let shown = match &expr {
+            ast::Expr::CompoundIdentifier(idents) => idents.last().map(folded).unwrap_or(name),
+            _ => name,
+        };
+        *item = ast::SelectItem::ExprWithAlias {
+            expr,
+            alias: quoted(&format!("{shown}{APART}{at}")),
+        };
+    }
+}
+
+/// A column's name as the statement gave it.
+pub(crate) fn shown_name(name: &str) -> &str {
+    match name.split_once(APART) {
+        Some((shown, _)) if !shown.is_empty() => shown,
+        _ => name,
     }
 }
 

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch};
 use candor_parser::{Copy, CopyDirection, CopyFormat, CopyOptions, CopySource, CopyTarget};
 use candor_storage::{CollectionDef, TableChange};
-use futures::StreamExt as _;
 use sqlparser::ast;
 
 use crate::define::split;
@@ -157,9 +156,9 @@ pub(crate) async fn copy_to(
         CopySource::Table { name, columns } => table_query(name, columns),
     };
     let plan = env.plan(&query).await?;
-    let mut stream = env.start(env.physical(&plan).await?)?;
+    let mut stream = env.answer(env.physical(&plan).await?)?;
     let output = create(output)?;
-    let schema = stream.schema();
+    let schema = Arc::clone(stream.schema());
     let mut writer: Box<dyn RowWriter> = match format(copy)? {
         CopyFormat::Csv => Box::new(csv::CsvWriter::new(output, &schema, &copy.options)?),
         CopyFormat::Ndjson => Box::new(ndjson::NdjsonWriter::new(output)),

@@ -11,12 +11,13 @@ use sqlparser::ast;
 use super::conflict::{self, Outcome};
 use super::literal::Literals;
 use super::returning::{self, Returned};
+use super::values::Cells;
 use super::{Evaluated, Grown, Incoming, RowCompleter};
 use crate::env::Env;
 use crate::error::EngineError;
 use crate::parse::parse_expr;
 use crate::pending::concat;
-use crate::prepare::{folded, quoted};
+use crate::prepare::{folded, prepared, quoted};
 use crate::types::from_answer;
 
 /// Rows of literals up to this many are written without leaving the caller's thread.
@@ -215,13 +216,11 @@ async fn query_rows(
     columns: Option<Vec<String>>,
     source: &ast::Query,
 ) -> Result<Rows, EngineError> {
-    let mut source = source.clone();
-    if let ast::SetExpr::Values(values) = source.body.as_mut() {
-        let width = values.rows.first().map_or(0, |row| row.content.len());
-        let names = names_for(def, columns.clone(), width)?;
-        write_defaults(def, &names, values)?;
+    let source = ast::Statement::Query(Box::new(source.clone()));
+    if let Some(values) = bare_values(&prepared(&source, &env.ctx.params)?) {
+        return expression_rows(env, def, columns, values).await;
     }
-    let (schema, batches) = env.collect(&ast::Statement::Query(Box::new(source))).await?;
+    let (schema, batches) = env.collect(&source).await?;
     let names = names_for(def, columns, schema.fields().len())?;
     let incoming = names
         .iter()
@@ -237,6 +236,55 @@ async fn query_rows(
     Ok((grown, rows))
 }
 
+/// The rows of a source that is nothing but VALUES.
+fn bare_values(source: &ast::Statement) -> Option<&ast::Values> {
+    let ast::Statement::Query(query) = source else {
+        return None;
+    };
+    let ast::Query {
+        with: None,
+        body,
+        order_by: None,
+        limit_clause: None,
+        ..
+    } = query.as_ref()
+    else {
+        return None;
+    };
+    match body.as_ref() {
+        ast::SetExpr::Values(values) => Some(values),
+        _ => None,
+    }
+}
+
+async fn expression_rows(
+    env: &Env,
+    def: &Arc<CollectionDef>,
+    columns: Option<Vec<String>>,
+    values: &ast::Values,
+) -> Result<Rows, EngineError> {
+    let width = values.rows.first().map_or(0, |row| row.content.len());
+    let names = names_for(def, columns, width)?;
+    let cells = Cells::of(env, def, &names, values).await?;
+    let incoming = names.iter().enumerate().map(|(at, name)| {
+        Ok(Incoming {
+            name: name.clone(),
+            ty: if def.open { cells.first_type(at)? } else { None },
+        })
+    });
+    let grown = Grown::of(env, def, &incoming.collect::<Result<Vec<_>, EngineError>>()?)?;
+    let mut given = Vec::new();
+    let mut arrays = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        if let Some(array) = cells.column(at, &grown.def, name)? {
+            given.push(name.clone());
+            arrays.push(array);
+        }
+    }
+    let rows = RowCompleter::new(env, &grown.def, &given)?.complete(&arrays, cells.row_count())?;
+    Ok((grown, vec![rows]))
+}
+
 /// Types matter only where they make a column.
 pub(super) fn incoming(def: &CollectionDef, name: &str, ty: &DataType) -> Result<Incoming, EngineError> {
     Ok(Incoming {
@@ -245,18 +293,7 @@ pub(super) fn incoming(def: &CollectionDef, name: &str, ty: &DataType) -> Result
     })
 }
 
-/// Puts the column's default in the place of the word DEFAULT.
-fn write_defaults(def: &CollectionDef, names: &[String], values: &mut ast::Values) -> Result<(), EngineError> {
-    for row in &mut values.rows {
-        for (expr, name) in row.content.iter_mut().zip(names) {
-            if is_default(expr) {
-                *expr = default_of(def, name)?;
-            }
-        }
-    }
-    Ok(())
-}
-
+/// The word DEFAULT in the place of a value.
 pub(super) fn is_default(expr: &ast::Expr) -> bool {
     matches!(expr, ast::Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
 }

@@ -14,6 +14,7 @@ mod literal;
 mod modify;
 mod returning;
 mod rows;
+mod values;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;

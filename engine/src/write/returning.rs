@@ -28,5 +28,5 @@ pub(super) async fn answer(
     let rows = Env::rows_table(def.schema(), rows.to_vec())?;
     let env = env.with_passing(vec![(ROWS, rows)]);
     let query = build::select(items.clone(), vec![build::passing(ROWS, alias.clone())], None);
-    env.collect(&query).await.map(Some)
+    env.collect_answer(&query).await.map(Some)
 }

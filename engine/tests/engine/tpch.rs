@@ -50,10 +50,10 @@ fn all_queries_run() {
     assert_eq!(flags.len(), 4);
 }
 
-/// A thousandth of scale factor 1, through COPY.
+/// A hundredth of scale factor 1, through COPY.
 fn load(db: &mut Db) {
     use tpchgen::generators as generate;
-    let scale = 0.001;
+    let scale = 0.01;
     let lines: [(&str, Vec<String>); 8] = [
         (
             "nation",

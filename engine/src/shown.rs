@@ -1,0 +1,81 @@
+//! Answers as they leave the engine: names as the statement gave them, and no column without a type.
+//!
+//! A column of bare NULLs is a column of texts, as in PostgreSQL.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use futures::StreamExt as _;
+
+use crate::prepare::shown_name;
+
+/// A running query whose rows are shown.
+pub(crate) struct Shown {
+    stream: SendableRecordBatchStream,
+    schema: SchemaRef,
+    /// Whether the rows differ from the stream's in more than their schema's names.
+    has_untyped: bool,
+}
+
+impl Shown {
+    pub(crate) fn new(stream: SendableRecordBatchStream) -> Self {
+        let own = stream.schema();
+        let has_untyped = own.fields().iter().any(|field| *field.data_type() == DataType::Null);
+        let is_as_named = own
+            .fields()
+            .iter()
+            .all(|field| shown_name(field.name()) == field.name());
+        let schema = match is_as_named && !has_untyped {
+            true => own,
+            false => Arc::new(Schema::new(
+                own.fields().iter().map(|field| shown_field(field)).collect::<Vec<_>>(),
+            )),
+        };
+        Self {
+            stream,
+            schema,
+            has_untyped,
+        }
+    }
+
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The next rows.
+    pub(crate) async fn next(&mut self) -> Option<Result<RecordBatch, DataFusionError>> {
+        let batch = self.stream.next().await?;
+        Some(batch.and_then(|batch| self.show(&batch)))
+    }
+
+    fn show(&self, batch: &RecordBatch) -> Result<RecordBatch, DataFusionError> {
+        let columns = match self.has_untyped {
+            false => batch.columns().to_vec(),
+            true => batch.columns().iter().map(typed).collect(),
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(
+            Arc::clone(&self.schema),
+            columns,
+            &options,
+        )?)
+    }
+}
+
+fn shown_field(field: &Field) -> Field {
+    let ty = match field.data_type() {
+        DataType::Null => DataType::Utf8View,
+        ty => ty.clone(),
+    };
+    Field::new(shown_name(field.name()), ty, field.is_nullable())
+}
+
+fn typed(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Null => new_null_array(&DataType::Utf8View, column.len()),
+        _ => Arc::clone(column),
+    }
+}
