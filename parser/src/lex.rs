@@ -13,11 +13,11 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, TokenizerE
 
 use crate::error::{ParseError, place};
 
-/// The dialect every statement is read in.
-pub(crate) const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
+/// The dialect words are told apart in.
+const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
 
 /// The longest script, bytes. Tokens take up to some seventy times their text, so this bounds memory, too.
-pub const SCRIPT_BYTES_MAX: usize = 16 << 20;
+pub const SCRIPT_BYTES_MAX: usize = candor_proto::limits::BODY_BYTES_MAX;
 
 /// How deep brackets may nest.
 pub const NESTING_MAX: usize = 100;
@@ -344,11 +344,15 @@ pub(crate) fn parameter_number(name: &str, at: SourceSpan) -> Result<u32, ParseE
 
 /// Our words for a string, comment or name that does not end.
 fn broken_word(script: &str, error: &TokenizerError) -> ParseError {
-    let start = Places::new(script).byte(error.location);
+    let mut start = Places::new(script).byte(error.location);
     let message = error.message.to_ascii_lowercase();
     let (what, help) = if message.contains("multi-line comment") {
+        // The tokenizer stops at the end of the text; people look for the beginning.
+        start = script.rfind("/*").unwrap_or(start);
         ("a comment is not closed", "end it with */")
     } else if message.contains("dollar-quoted") || message.contains("dollar quoted") {
+        let mark_end = script.rfind('$').unwrap_or(start);
+        start = script[..mark_end].rfind('$').unwrap_or(mark_end);
         (
             "a dollar-quoted string is not closed",
             "end it with the same mark that begins it: $$ … $$",

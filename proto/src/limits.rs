@@ -40,7 +40,7 @@ pub const HOPS_MAX: u8 = 3;
 pub const REQUESTS_IN_FLIGHT_MAX: usize = 1024;
 
 /// The largest request body an HTTP listener reads unless configured otherwise, bytes.
-pub const BODY_BYTES_MAX: usize = 64 << 20;
+pub const BODY_BYTES_MAX: usize = 32 << 20;
 
 /// How much of a body that will not be used is read before a redirect, bytes.
 pub const DRAIN_BYTES_MAX: usize = 16 << 20;

@@ -181,6 +181,10 @@ impl Run<'_> {
             return Ok(transaction.grounds.clone());
         }
         match range {
+            // A node of its own before its first write: the default namespace is there, and empty.
+            Some(range) if self.shared.cluster.store(&range).is_none() && self.shared.may_make_default(&range) => {
+                self.admit_local(asked)
+            }
             Some(range) if !relations.only_local() => self.shared.admit_read(asked, &range).await,
             // Nothing of the range is asked: its copy answers while there is one, and the node itself before that.
             Some(range) if relations.none() && self.shared.cluster.store(&range).is_some() => {

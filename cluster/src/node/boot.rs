@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use candor_proto::{BootId, NodeName, RangeName, limits};
 use parking_lot::RwLock;
@@ -31,10 +32,28 @@ struct Data {
     ranges: Vec<(std::path::PathBuf, Opened)>,
 }
 
+/// How often and how soon an address is tried again that is taken.
+const BIND_TRIES_MAX: u32 = 20;
+const BIND_PAUSE: Duration = Duration::from_millis(50);
+
+/// Takes the link address. A node that ended in this very process may hold its port a little longer, because quinn closes
+/// a socket only when its last task has noticed; an address of somebody else is taken after a second, too.
+async fn bind_links(cfg: &ClusterConfig, certs_dir: &Path) -> Result<Links, ClusterError> {
+    for _ in 1..BIND_TRIES_MAX {
+        match Links::bind(cfg, certs::load(certs_dir, &cfg.node)?) {
+            Err(ClusterError::Bind { source, .. }) if source.kind() == io::ErrorKind::AddrInUse => {
+                tokio::time::sleep(BIND_PAUSE).await;
+            }
+            bound => return bound,
+        }
+    }
+    Links::bind(cfg, certs::load(certs_dir, &cfg.node)?)
+}
+
 pub(super) async fn start(cfg: ClusterConfig) -> Result<Arc<Inner>, ClusterError> {
     check(&cfg)?;
     let links = match &cfg.certs_dir {
-        Some(dir) => Some(Links::bind(&cfg, certs::load(dir, &cfg.node)?)?),
+        Some(dir) => Some(bind_links(&cfg, dir).await?),
         None => None,
     };
     let data = {

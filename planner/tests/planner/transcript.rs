@@ -54,7 +54,7 @@ pub(crate) struct Args<'a>(VecDeque<&'a str>);
 impl<'a> Args<'a> {
     /// The next argument without a key.
     pub(crate) fn next_pos(&mut self) -> Option<&'a str> {
-        let index = self.0.iter().position(|arg| !arg.contains('='))?;
+        let index = self.0.iter().position(|arg| keyed(arg).is_none())?;
         self.0.remove(index)
     }
 
@@ -75,6 +75,12 @@ impl<'a> Args<'a> {
             .front()
             .map_or(Ok(()), |arg| Err(format!("unexpected argument {arg}").into()))
     }
+}
+
+/// A key is a word of lower-case letters.
+fn keyed(arg: &str) -> Option<(&str, &str)> {
+    arg.split_once('=')
+        .filter(|(key, _)| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase()))
 }
 
 /// Runs a transcript and compares what it prints.

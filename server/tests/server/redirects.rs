@@ -48,6 +48,7 @@ async fn s18_s19_s24_s25_s26_s46_a_redirect_names_address_node_and_epoch() {
         assert!(body["error"].as_str().expect("words").contains("does not fetch"), "S18");
         assert!(body["retry_with"].as_str().expect("a line").contains(&location));
     }
+    cluster.wait_level(1).await;
     let untouched = cluster.ask(1, "SELECT count(*) FROM t").await;
     assert_eq!(untouched.rows(0), &json!([[0]]));
 }
