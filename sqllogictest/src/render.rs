@@ -82,6 +82,9 @@ mod tests {
     fn timestamps_follow_the_origin() {
         let value = serde_json::json!("2020-01-02 03:04:05");
         assert_eq!(render(&value, Kind::Timestamp, Rendering::Iso), "2020-01-02T03:04:05");
-        assert_eq!(render(&value, Kind::Timestamp, Rendering::AsSent), "2020-01-02 03:04:05");
+        assert_eq!(
+            render(&value, Kind::Timestamp, Rendering::AsSent),
+            "2020-01-02 03:04:05"
+        );
     }
 }

@@ -38,7 +38,7 @@ pub async fn run_origin(origin: &Origin, cluster: &Cluster, only: &str) -> Resul
     leader
         .execute(&format!("DEFINE NAMESPACE IF NOT EXISTS {NAMESPACE}"), &[])
         .await?;
-    for (number, path) in files.iter().enumerate() {
+    for path in &files {
         let file = below(&origin.folder, path);
         if !file.contains(only) {
             continue;
@@ -47,12 +47,13 @@ pub async fn run_origin(origin: &Origin, cluster: &Cluster, only: &str) -> Resul
             report.files.push(not_run(&file, path, reason)?);
             continue;
         }
+        let database = database_of(&file);
         let suite = Suite {
             origin,
             cluster,
             known: &known,
             file,
-            database: format!("{}_{number}", origin.name),
+            database,
         };
         let (file_report, shared) = suite.run(path).await?;
         report.read_at_follower += shared.read_at_follower.load(Ordering::Relaxed);
@@ -60,6 +61,12 @@ pub async fn run_origin(origin: &Origin, cluster: &Cluster, only: &str) -> Resul
         report.files.push(file_report);
     }
     Ok(report)
+}
+
+/// `sql/tpch/tpch.slt` → `sql_tpch_tpch`
+fn database_of(file: &str) -> String {
+    file.trim_end_matches(".slt")
+        .replace(|c: char| !c.is_ascii_alphanumeric(), "_")
 }
 
 /// The report of a file that is left out as a whole.
