@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod column;
+mod compare;
 mod files;
 mod known;
 pub mod nodes;

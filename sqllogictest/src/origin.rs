@@ -34,6 +34,8 @@ pub struct Origin {
     pub(crate) closeness: Closeness,
     /// Ours: letters and messages of errors are checked. Others: that there is an error.
     pub(crate) strict: bool,
+    /// Spellings that Candor has in another form, and that form: without it everything after them would be lost.
+    pub(crate) respelled: &'static [(&'static str, &'static str)],
     /// The list of known differences.
     pub(crate) known: PathBuf,
 }
@@ -59,6 +61,7 @@ impl Origin {
             rendering: Rendering::AsSent,
             closeness: Closeness::Exact,
             strict: true,
+            respelled: &[],
             known: known_list(name),
         }
     }
@@ -74,6 +77,8 @@ impl Origin {
             rendering: Rendering::Iso,
             closeness: Closeness::Exact,
             strict: false,
+            // PostgreSQL's older form of COPY's options.
+            respelled: &[("DELIMITER ','\n    CSV HEADER", "(DELIMITER ',', HEADER true)")],
             known: known_list("pg_compat"),
         }
     }
@@ -89,6 +94,7 @@ impl Origin {
             rendering: Rendering::AsSent,
             closeness: Closeness::Cent,
             strict: false,
+            respelled: &[],
             known: known_list("risinglight"),
         }
     }

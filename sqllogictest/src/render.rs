@@ -24,13 +24,17 @@ pub(crate) fn render(value: &Value, kind: Kind, rendering: Rendering) -> String 
     }
 }
 
-/// Plain digits: no exponent, no zeros after the last digit that counts, at most twelve decimals.
+/// Decimals that are printed, as DataFusion's scripts do: the last digits of a double differ between libraries.
+const DECIMALS_MAX: usize = 12;
+
+/// Plain digits: no exponent, no zeros after the last digit that counts, rounded to [`DECIMALS_MAX`].
 fn real(text: &str) -> String {
-    if !text.contains(['e', 'E']) {
+    let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    if !text.contains(['e', 'E']) && decimals <= DECIMALS_MAX {
         return trim_zeros(text);
     }
     match text.parse::<f64>() {
-        Ok(number) if number.abs() < 1e18 => trim_zeros(&format!("{number:.12}")),
+        Ok(number) if number.abs() < 1e18 => trim_zeros(&format!("{number:.DECIMALS_MAX$}")),
         Ok(number) => format!("{number}"),
         Err(_) => text.to_owned(),
     }
@@ -40,8 +44,7 @@ fn trim_zeros(text: &str) -> String {
     let Some((whole, decimals)) = text.split_once('.') else {
         return text.to_owned();
     };
-    let kept = decimals.get(..12).unwrap_or(decimals).trim_end_matches('0');
-    match (kept, whole) {
+    match (decimals.trim_end_matches('0'), whole) {
         ("", "-0") => "0".to_owned(),
         ("", whole) => whole.to_owned(),
         (kept, whole) => format!("{whole}.{kept}"),
@@ -70,6 +73,7 @@ mod tests {
             (serde_json::json!(0.1), Kind::Real, "0.1"),
             (serde_json::json!(1e-7), Kind::Real, "0.0000001"),
             (serde_json::json!("12.500"), Kind::Real, "12.5"),
+            (serde_json::json!(7.389_056_098_930_65), Kind::Real, "7.389056098931"),
             (serde_json::json!("-0.0"), Kind::Real, "0"),
             (serde_json::json!("100"), Kind::Real, "100"),
             (serde_json::json!(1e300), Kind::Real, &format!("{}", 1e300)),

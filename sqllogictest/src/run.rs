@@ -7,15 +7,16 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, Result};
 use candor_client::{Client, Config};
 use sqllogictest::{
-    Normalizer, QueryExpect, Record, RecordOutput, Runner, StatementExpect, TestError, default_normalizer,
-    default_validator, strict_column_validator,
+    ExpectedError, QueryExpect, Record, RecordOutput, Runner, StatementExpect, TestError, Validator,
+    strict_column_validator,
 };
 
 use crate::column::Kind;
+use crate::compare::{self, sorts_its_rows};
 use crate::files::{below, suites};
 use crate::known::{Known, Reason};
 use crate::nodes::{Cluster, Mode};
-use crate::origin::{Closeness, Origin};
+use crate::origin::Origin;
 use crate::report::{Difference, FileReport, Report};
 use crate::session::{Session, SessionError, Shared, catch_up};
 
@@ -104,9 +105,6 @@ impl Suite<'_> {
         if self.origin.strict {
             runner.with_column_validator(strict_column_validator);
         }
-        if self.origin.closeness == Closeness::Cent {
-            runner.with_validator(within_a_cent);
-        }
 
         let mut report = FileReport {
             file: self.file.clone(),
@@ -133,7 +131,12 @@ impl Suite<'_> {
                 report.skipped += 1;
                 continue;
             }
-            let record = if self.origin.strict { record } else { any_error(record) };
+            let record = if self.origin.strict {
+                record
+            } else {
+                adapted(record, self.origin)
+            };
+            runner.with_validator(validator(&record, self.origin));
             place.count(runner.run_async(record).await, reason, &mut report);
         }
         runner.shutdown_async().await;
@@ -204,61 +207,31 @@ fn line_of(record: &Record<Kind>) -> Option<(String, u32)> {
     }
 }
 
-/// Other engines word their errors in their own way: that there is one is all that is asked.
-fn any_error(mut record: Record<Kind>) -> Record<Kind> {
+/// A record of another project: it words its errors in its own way, so that there is one is all that is asked.
+fn adapted(mut record: Record<Kind>, origin: &Origin) -> Record<Kind> {
     match &mut record {
-        Record::Statement {
-            expected: StatementExpect::Error(error),
-            ..
+        Record::Statement { sql, expected, .. } => {
+            for (theirs, ours) in origin.respelled {
+                *sql = sql.replace(theirs, ours);
+            }
+            if let StatementExpect::Error(error) = expected {
+                *error = ExpectedError::Empty;
+            }
         }
-        | Record::Query {
+        Record::Query {
             expected: QueryExpect::Error(error),
             ..
-        } => *error = sqllogictest::ExpectedError::Empty,
+        } => *error = ExpectedError::Empty,
         _ => {}
     }
     record
 }
 
-/// As the usual validator, but numbers with a fraction may differ by a cent.
-fn within_a_cent(normalizer: Normalizer, actual: &[Vec<String>], expected: &[String]) -> bool {
-    if default_validator(normalizer, actual, expected) {
-        return true;
-    }
-    actual.len() == expected.len()
-        && actual.iter().zip(expected).all(|(row, line)| {
-            let row = default_normalizer(&row.join(" "));
-            let line = default_normalizer(line);
-            let (row, line): (Vec<_>, Vec<_>) = (row.split(' ').collect(), line.split(' ').collect());
-            row.len() == line.len() && row.iter().zip(&line).all(|(value, wanted)| close(value, wanted))
-        })
-}
-
-fn close(value: &str, wanted: &str) -> bool {
-    if value == wanted {
-        return true;
-    }
-    let fraction = value.contains('.') || wanted.contains('.');
-    match (value.parse::<f64>(), wanted.parse::<f64>()) {
-        (Ok(value), Ok(wanted)) => fraction && (value - wanted).abs() <= 0.01,
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_fractions_may_differ_by_a_cent() {
-        assert!(close("1.005", "1"));
-        assert!(close("25.522005853", "25.52"));
-        assert!(!close("1.5", "1"));
-        assert!(!close("2", "1"));
-        assert!(!close("a", "b"));
-        let rows = [vec!["x y".to_owned(), "2.001".to_owned()]];
-        assert!(within_a_cent(default_normalizer, &rows, &["x y 2".to_owned()]));
-        assert!(!within_a_cent(default_normalizer, &rows, &["x z 2".to_owned()]));
-        assert!(!within_a_cent(default_normalizer, &rows, &[]));
-    }
+/// How the rows of a record are compared.
+fn validator(record: &Record<Kind>, origin: &Origin) -> Validator {
+    let in_order = match record {
+        Record::Query { sql, .. } => origin.strict || sorts_its_rows(sql),
+        _ => true,
+    };
+    compare::validator(in_order, origin.closeness)
 }
