@@ -18,16 +18,15 @@ use std::io::{self, IsTerminal};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use candor_cluster::certs;
 use candor_proto::NodeName;
 use thiserror::Error;
-use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use cluster::Cluster;
 
 use crate::exit::Exit;
+use crate::interrupts::Interrupts;
 use crate::serve::config::{HTTP_PORT, LINK_PORT};
 use crate::shell::{Connection, ConnectionOptions, OnError, Place, Shell, ShellOptions, exit_of};
 use process::Spec;
@@ -111,8 +110,8 @@ pub(crate) async fn run(args: DemoArgs) -> Exit {
         Ok(executable) => executable,
         Err(error) => return refuse(&DemoError::System(error)),
     };
-    let stop = match stop_on_signals() {
-        Ok(stop) => stop,
+    let interrupts = match Interrupts::listen() {
+        Ok(interrupts) => interrupts,
         Err(error) => return refuse(&DemoError::System(error)),
     };
     let folder = match Folder::open(args.dir.clone(), &executable) {
@@ -120,7 +119,7 @@ pub(crate) async fn run(args: DemoArgs) -> Exit {
         Err(error) => return refuse(&error),
     };
     let exit = match specs(&args, folder.path(), &executable) {
-        Ok(specs) => with_nodes(specs, stop).await,
+        Ok(specs) => with_nodes(specs, interrupts).await,
         Err(error) => refuse(&error),
     };
     if let Err(error) = folder.close() {
@@ -139,27 +138,27 @@ fn refuse(error: &DemoError) -> Exit {
     }
 }
 
-async fn with_nodes(specs: Vec<Spec>, stop: Arc<AtomicBool>) -> Exit {
+async fn with_nodes(specs: Vec<Spec>, mut interrupts: Interrupts) -> Exit {
     // Dropping what starts ends what has started.
     let cluster = tokio::select! {
         started = Cluster::start(specs) => match started {
             Ok(cluster) => cluster,
             Err(error) => return refuse(&error.into()),
         },
-        () = stopped(&stop) => return Exit::Interrupted,
+        () = interrupts.wait() => return Exit::Interrupted,
     };
     let exit = tokio::select! {
         set_up = setup::run(&cluster) => match set_up {
-            Ok(()) => shell(&cluster, &stop).await,
+            Ok(()) => shell(&cluster, interrupts).await,
             Err(error) => refuse(&error.into()),
         },
-        () = stopped(&stop) => Exit::Interrupted,
+        () = interrupts.wait() => Exit::Interrupted,
     };
     cluster.stop().await;
     exit
 }
 
-async fn shell(cluster: &Arc<Cluster>, stop: &Arc<AtomicBool>) -> Exit {
+async fn shell(cluster: &Arc<Cluster>, interrupts: Interrupts) -> Exit {
     let nodes = cluster.urls().await;
     let (name, url) = nodes.get(1).unwrap_or(&nodes[0]);
     greet(&nodes, name);
@@ -186,7 +185,7 @@ async fn shell(cluster: &Arc<Cluster>, stop: &Arc<AtomicBool>) -> Exit {
         format: None,
         on_error: OnError::Stop,
         demo: Some(cluster.clone()),
-        stop: stop.clone(),
+        interrupts,
     };
     let mut shell = Shell::new(connection, options);
     if terminal {
@@ -251,23 +250,4 @@ fn specs(args: &DemoArgs, dir: &Path, executable: &Path) -> Result<Vec<Spec>, De
             link: addr(link),
         })
         .collect())
-}
-
-/// A flag that is set by the signals that ask a process to stop. Ctrl-C is the shell's once there is one: it cancels
-/// a statement and leaves a script.
-fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for kind in [SignalKind::terminate(), SignalKind::hangup()] {
-        let (mut signals, stop) = (signal(kind)?, stop.clone());
-        tokio::spawn(async move {
-            signals.recv().await;
-            stop.store(true, Ordering::Relaxed);
-        });
-    }
-    Ok(stop)
-}
-
-/// Ends when the flag is set, or with Ctrl-C.
-async fn stopped(stop: &AtomicBool) {
-    crate::shell::interrupted(stop).await;
 }

@@ -3,6 +3,7 @@
 mod cert;
 mod demo;
 mod exit;
+mod interrupts;
 mod serve;
 mod shell;
 mod span;

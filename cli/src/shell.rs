@@ -29,7 +29,6 @@ use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use candor_client::{Answer, ClientError, StatementResult};
@@ -45,7 +44,9 @@ pub(crate) use settings::OnError;
 
 use crate::demo::Cluster;
 use crate::exit::Exit;
+use crate::interrupts::Interrupts;
 use editor::{Names, ShellPrompt};
+use footer::Asked;
 use lex::{Piece, Splitter};
 use output::Output;
 use settings::Settings;
@@ -63,8 +64,7 @@ pub(crate) struct ShellOptions {
     pub(crate) on_error: OnError,
     /// The demo's nodes, if this is the demo's shell.
     pub(crate) demo: Option<Arc<Cluster>>,
-    /// Set by a signal handler: leave as soon as possible.
-    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) interrupts: Interrupts,
 }
 
 /// Whether to go on with the next statement.
@@ -80,7 +80,7 @@ pub(crate) struct Shell {
     settings: Settings,
     output: Output,
     demo: Option<Arc<Cluster>>,
-    stop: Arc<AtomicBool>,
+    interrupts: Interrupts,
     names: Arc<RwLock<Names>>,
     /// What `\watch` repeats.
     last: Option<String>,
@@ -106,7 +106,7 @@ impl Shell {
             settings,
             output,
             demo: options.demo,
-            stop: options.stop,
+            interrupts: options.interrupts,
             names: Arc::default(),
             last: None,
             failed: None,
@@ -149,7 +149,7 @@ impl Shell {
     /// Talks with the person at the terminal until they leave.
     pub(crate) async fn run_terminal(&mut self) -> Exit {
         self.refresh_names().await;
-        let mut editor = editor::editor(self.names.clone(), self.stop.clone(), self.output.color());
+        let mut editor = editor::editor(self.names.clone(), self.interrupts.flag(), self.output.color());
         let exit = loop {
             self.print_notices();
             let prompt = ShellPrompt {
@@ -172,7 +172,7 @@ impl Shell {
                     break Exit::Failed;
                 }
             }
-            if self.stop.load(Ordering::Relaxed) {
+            if self.interrupts.is_ending() {
                 break Exit::Interrupted;
             }
         };
@@ -204,7 +204,7 @@ impl Shell {
                 line.clear();
                 let read = tokio::select! {
                     read = lines.read_line(&mut line) => read,
-                    () = interrupted(&self.stop) => return Flow::Leave(Exit::Interrupted),
+                    () = self.interrupts.wait() => return Flow::Leave(Exit::Interrupted),
                 };
                 let flow = match read {
                     Ok(0) => return self.run_pieces(splitter.finish()).await,
@@ -274,7 +274,13 @@ impl Shell {
         let from = self.connection.node().map(str::to_owned);
         match self.execute(text).await {
             None => self.canceled(),
-            Some(Ok(answer)) => self.show(&answer, from.as_deref()),
+            Some(Ok(answer)) => self.show(
+                &answer,
+                Asked {
+                    statement: text,
+                    from: from.as_deref(),
+                },
+            ),
             Some(Err(error)) => {
                 let report = report::client_error(&error, text, self.output.report_style());
                 self.output.report(&report);
@@ -287,7 +293,6 @@ impl Shell {
     /// what stops the work on the server.
     async fn execute(&mut self, text: &str) -> Option<Result<Answer, ClientError>> {
         let spinner = self.output.spinner();
-        let stop = self.stop.clone();
         let is_copy = commands::verb(text).eq_ignore_ascii_case("copy");
         let mut ask = (is_copy && spinner.is_wanted()).then(|| self.connection.ask());
         let running = self.connection.execute(text);
@@ -298,7 +303,7 @@ impl Shell {
         let answer = loop {
             tokio::select! {
                 answer = &mut running => break Some(answer),
-                () = interrupted(&stop) => break None,
+                () = self.interrupts.wait() => break None,
                 () = tokio::time::sleep_until((begun + SPINNER_AFTER).into()), if !shown => {
                     spinner.show(commands::verb(text));
                     asking = ask.take().map(|ask| ask.spawn(spinner.clone()));
@@ -313,28 +318,28 @@ impl Shell {
     }
 
     fn canceled(&mut self) -> Flow {
-        if self.output.place() == Place::Terminal && !self.stop.load(Ordering::Relaxed) {
+        if self.output.place() == Place::Terminal && !self.interrupts.is_ending() {
             self.output.error("canceled");
             return Flow::Go;
         }
         Flow::Leave(Exit::Interrupted)
     }
 
-    fn show(&mut self, answer: &Answer, from: Option<&str>) -> Flow {
+    fn show(&mut self, answer: &Answer, asked: Asked<'_>) -> Flow {
         for result in &answer.results {
-            if let Err(error) = self.show_result(result, answer, from) {
+            if let Err(error) = self.show_result(result, answer, asked) {
                 return self.output_failed(&error);
             }
         }
         Flow::Go
     }
 
-    fn show_result(&mut self, result: &StatementResult, answer: &Answer, from: Option<&str>) -> io::Result<()> {
+    fn show_result(&mut self, result: &StatementResult, answer: &Answer, asked: Asked<'_>) -> io::Result<()> {
         let layout = self.output.layout(&self.settings);
         let shown = format::write_rows(self.output.answers(), &result.columns, &result.rows, layout)?;
         self.output.flush()?;
         if let Some(place) = self.output.footer_place(&self.settings) {
-            place.line(&footer::footer(result, shown, &answer.hops, answer.elapsed, from));
+            place.line(&footer::footer(result, shown, answer, asked));
         }
         Ok(())
     }
@@ -404,18 +409,5 @@ pub(crate) fn exit_of(error: &ClientError) -> Exit {
         ClientError::Connect { .. } => Exit::Unreachable,
         ClientError::BadUrl { .. } | ClientError::BadRequest { .. } => Exit::Usage,
         _ => Exit::Failed,
-    }
-}
-
-/// Ctrl-C, or a signal that another part of the process noticed.
-pub(crate) async fn interrupted(stop: &AtomicBool) {
-    let flagged = async {
-        while !stop.load(Ordering::Relaxed) {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        () = flagged => {}
     }
 }

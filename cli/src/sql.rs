@@ -2,12 +2,9 @@
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
+use crate::interrupts::Interrupts;
 use crate::serve::config::HTTP_PORT;
 use crate::shell::{Connection, ConnectionOptions, Format, OnError, Place, Shell, ShellOptions, exit_of};
 
@@ -49,7 +46,13 @@ pub(crate) async fn run(args: SqlArgs) -> Exit {
             return Exit::Usage;
         }
     };
-    let stop = Arc::new(AtomicBool::new(false));
+    let mut interrupts = match Interrupts::listen() {
+        Ok(interrupts) => interrupts,
+        Err(error) => {
+            eprintln!("error: the system takes no signal handlers: {error}");
+            return Exit::Failed;
+        }
+    };
     let options = ConnectionOptions {
         namespace: Some(args.namespace.clone()),
         database: Some(args.database.clone()),
@@ -63,15 +66,8 @@ pub(crate) async fn run(args: SqlArgs) -> Exit {
                 return exit_of(&error);
             }
         },
-        () = crate::shell::interrupted(&stop) => return Exit::Interrupted,
+        () = interrupts.wait() => return Exit::Interrupted,
     };
-    if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-        let stop = stop.clone();
-        tokio::spawn(async move {
-            terminate.recv().await;
-            stop.store(true, Ordering::Relaxed);
-        });
-    }
     let terminal = args.commands.is_empty() && args.file.is_none() && io::stdin().is_terminal();
     let mut shell = Shell::new(
         connection,
@@ -80,7 +76,7 @@ pub(crate) async fn run(args: SqlArgs) -> Exit {
             format: args.format,
             on_error: args.on_error,
             demo: None,
-            stop,
+            interrupts,
         },
     );
     match &args.file {

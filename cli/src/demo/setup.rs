@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use candor_client::{Client, ClientError, Config};
+use candor_client::{Answer, Client, ClientError, Config};
 use candor_proto::LogIndex;
 use thiserror::Error;
 
@@ -62,18 +62,39 @@ impl Setup {
     }
 
     async fn run(&self, statement: &str) -> Result<Option<LogIndex>, SetupError> {
-        match self.client.execute(statement, &[]).await {
-            Ok(answer) => Ok(answer
-                .results
-                .iter()
-                .filter_map(|result| result.receipt.as_ref())
-                .map(|r| r.version)
-                .max()),
-            Err(source) => Err(SetupError {
-                node: self.node.clone(),
-                statement: short(statement),
-                source,
-            }),
+        let answer = self.answer(statement).await?;
+        let receipts = answer.results.iter().filter_map(|result| result.receipt.as_ref());
+        Ok(receipts.map(|receipt| receipt.version).max())
+    }
+
+    async fn answer(&self, statement: &str) -> Result<Answer, SetupError> {
+        self.client.execute(statement, &[]).await.map_err(|source| SetupError {
+            node: self.node.clone(),
+            statement: short(statement),
+            source,
+        })
+    }
+
+    /// Waits until greetings have told the node how far every other one is: what is shown of it is settled then.
+    async fn hears_of_all(&self, version: LogIndex, nodes: usize) -> Result<(), SetupError> {
+        let route = format!(
+            "EXPLAIN (ROUTE) SELECT count(*) FROM {} STALENESS 30s",
+            sample::LAST_TABLE
+        );
+        let deadline = tokio::time::Instant::now() + FOLLOW_WAIT;
+        loop {
+            let answer = self.answer(&route).await?;
+            let result = answer.results.first().cloned().unwrap_or_default();
+            let level = (0..result.rows.len()).filter(|row| {
+                let position = result
+                    .text(*row, "position")
+                    .and_then(|position| position.split(':').nth(1)?.parse().ok());
+                position.is_some_and(|index: u64| index >= version.0)
+            });
+            if level.count() == nodes || tokio::time::Instant::now() >= deadline {
+                return Ok(());
+            }
+            tokio::time::sleep(FOLLOW_POLL).await;
         }
     }
 
@@ -114,6 +135,11 @@ pub(crate) async fn run(cluster: &Cluster) -> Result<(), SetupError> {
             .await?;
         follower.run_once_known(&format!("{count} STALENESS 30s")).await?;
         follower.run_once_known(&format!("{count} ANSWERED BY LEADER")).await?;
+    }
+    for (name, url) in &nodes {
+        Setup::connect(name, url, true)?
+            .hears_of_all(version, nodes.len())
+            .await?;
     }
     Ok(())
 }

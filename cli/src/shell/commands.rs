@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::footer::span_text;
+use super::footer::{Asked, span_text};
 use super::meta::{self, Meta, Pin};
 use super::output::Place;
-use super::{Flow, Shell, format, help, interrupted};
+use super::{Flow, Shell, format, help};
 use crate::exit::Exit;
 
 /// The nodes that this one knows of.
@@ -220,7 +220,13 @@ impl Shell {
             Ok(Some((leader, answer))) => {
                 self.output
                     .note(&format!("as {leader} sees those who collect from it:"));
-                self.show(&answer, None)
+                self.show(
+                    &answer,
+                    Asked {
+                        statement: FOLLOWERS,
+                        from: None,
+                    },
+                )
             }
             Ok(None) => {
                 self.output.note("no leader can be asked; this node's own copies:");
@@ -255,7 +261,7 @@ impl Shell {
     async fn sleep(&mut self, span: Duration) -> Flow {
         tokio::select! {
             () = tokio::time::sleep(span) => Flow::Go,
-            () = interrupted(&self.stop) => self.canceled(),
+            () = self.interrupts.wait() => self.canceled(),
         }
     }
 
@@ -276,7 +282,7 @@ impl Shell {
             tokio::select! {
                 () = tokio::time::sleep(every) => {}
                 // A person who stops watching has canceled nothing.
-                () = interrupted(&self.stop) => {
+                () = self.interrupts.wait() => {
                     return if self.output.place() == Place::Terminal { Flow::Go } else { self.canceled() };
                 }
             }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use candor_client::{Answer, Client, ClientError, Config, SessionInfo};
-use candor_proto::RedirectKind;
+use candor_proto::{ErrorCode, RedirectKind};
 use serde_json::Value;
 
 use super::format::text_of;
@@ -70,7 +70,13 @@ impl Connection {
     /// What the node answered, or why there is no answer.
     pub(crate) async fn execute(&mut self, statement: &str) -> Result<Answer, ClientError> {
         self.go_home().await?;
-        self.send(statement).await
+        match self.send(statement).await {
+            // Idle for too long: nothing ran, nothing was open, so a new session starts where the old one ended.
+            Err(ClientError::Server(body)) if body.code == ErrorCode::SessionDead && !self.session.transaction => {
+                self.send(statement).await
+            }
+            answered => answered,
+        }
     }
 
     async fn send(&mut self, statement: &str) -> Result<Answer, ClientError> {
@@ -216,7 +222,10 @@ impl Connection {
     pub(crate) fn ask(&self) -> Ask {
         let mut urls = vec![self.client.url()];
         urls.extend(self.known.values().cloned());
-        Ask { client: self.client.clone(), urls }
+        Ask {
+            client: self.client.clone(),
+            urls,
+        }
     }
 
     /// Who is talked to, about what.

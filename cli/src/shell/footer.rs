@@ -3,42 +3,54 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use candor_client::{Hop, StatementResult};
+use candor_client::{Answer, Hop, StatementResult};
 use candor_proto::{Receipt, Role};
 
+use super::commands::verb;
+
 /// What the footer says, for example `3 rows  12 ms  answered by n2 (follower), 1.4 s behind, bound 30 s`.
-pub(crate) fn footer(
-    result: &StatementResult,
-    shown: usize,
-    hops: &[Hop],
-    elapsed: Duration,
-    from: Option<&str>,
-) -> String {
+pub(crate) fn footer(result: &StatementResult, shown: usize, answer: &Answer, asked: Asked<'_>) -> String {
     let mut parts = Vec::new();
-    if let Some(count) = count(result, shown) {
+    if let Some(count) = count(result, shown, asked.statement) {
         parts.push(count);
     }
-    parts.push(elapsed_text(elapsed));
+    parts.push(elapsed_text(answer.elapsed));
     if let Some(receipt) = &result.receipt {
         parts.push(answered(receipt, result.rows_affected.is_some()));
     }
-    if let Some(route) = route(from, hops) {
+    if let Some(route) = route(asked.from, &answer.hops) {
         parts.push(route);
     }
     parts.join("  ")
 }
 
-fn count(result: &StatementResult, shown: usize) -> Option<String> {
+/// What was asked, and where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) statement: &'a str,
+    /// The node that it was sent to first.
+    pub(crate) from: Option<&'a str>,
+}
+
+fn count(result: &StatementResult, shown: usize, statement: &str) -> Option<String> {
     if result.columns.is_empty() {
-        return result
+        // Definitions count no rows; a write that found none to change does.
+        let counted = result
             .rows_affected
-            .map(|count| format!("{} written", plural(count, "row")));
+            .filter(|count| *count > 0 || changes_rows(statement));
+        return counted.map(|count| format!("{} written", plural(count, "row")));
     }
     let mut text = plural(result.rows.len() as u64, "row");
     if shown < result.rows.len() {
         let _ = write!(text, " ({shown} shown, `\\set rows all` shows every one)");
     }
     Some(text)
+}
+
+/// Whether a statement's count of rows means something when it is 0.
+fn changes_rows(statement: &str) -> bool {
+    let verb = verb(statement).to_uppercase();
+    ["INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "TRUNCATE", "WITH"].contains(&verb.as_str())
 }
 
 /// `1 row`, `2 rows`.

@@ -106,7 +106,7 @@ fn label(span: SourceSpan, statement: &str) -> LabeledSpan {
     };
     let start = inside(span.start);
     let end = inside(span.start.saturating_add(span.length)).max(start);
-    LabeledSpan::new(Some("here".to_owned()), start, end - start)
+    LabeledSpan::new(None, start, end - start)
 }
 
 fn draw(report: &Report, style: Style) -> String {
