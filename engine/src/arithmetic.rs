@@ -1,25 +1,30 @@
-//! Integer arithmetic that fails instead of wrapping.
+//! Arithmetic that fails instead of wrapping.
 //!
 //! DataFusion adds, subtracts and multiplies integers modulo their width, and has no setting for it. After its types
 //! are settled, an analyzer rule puts a checked function in the place of each such operator and of each negation. The
 //! functions print like the operators they replace, so names of columns and plans do not change. Decimals are checked
-//! by Arrow itself; division checks for zero everywhere but in floating point.
+//! by Arrow itself, and so is integer division. The same rule makes floating point refuse to divide by zero, and casts
+//! to integers round, as PostgreSQL has it.
 
 use std::sync::{Arc, LazyLock};
 
+use arrow::array::{Array as _, ArrayRef, AsArray as _};
+use arrow::compute::cast;
 use arrow::compute::kernels::numeric;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility,
+    BinaryExpr, Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_expr_common::datum::apply;
+
+use crate::error::EngineError;
 
 /// Puts checked functions in the place of integer operators.
 #[derive(Debug)]
@@ -52,14 +57,11 @@ fn check_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 /// Rewrites one expression over `schema`, bottom up.
 pub(crate) fn check_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     expr.transform_up(|expr| match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if Checked::of(op).is_some() => {
-            let integer = |side: &Expr| side.get_type(schema).ok().filter(DataType::is_integer);
-            match (integer(&left), integer(&right), Checked::of(op)) {
-                (Some(l), Some(r), Some(checked)) if l == r => {
-                    Ok(Transformed::yes(checked.udf().call(vec![*left, *right])))
-                }
-                _ => Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))),
-            }
+        Expr::BinaryExpr(binary) => Ok(check_binary(binary, schema)),
+        Expr::Cast(cast) if rounds(&cast, schema) => {
+            let Cast { expr, field } = cast;
+            let rounded = Box::new(Checked::Round.udf().call(vec![*expr]));
+            Ok(Transformed::yes(Expr::Cast(Cast::new_from_field(rounded, field))))
         }
         Expr::Negative(inner) if inner.get_type(schema).is_ok_and(|ty| ty.is_signed_integer()) => {
             // `-literal` is a literal, except at the edge of the type.
@@ -74,16 +76,52 @@ pub(crate) fn check_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Ex
     })
 }
 
+fn check_binary(binary: BinaryExpr, schema: &DFSchema) -> Transformed<Expr> {
+    let types = (binary.left.get_type(schema), binary.right.get_type(schema));
+    let checked = match (types, binary.op) {
+        ((Ok(left), Ok(right)), op) if left == right && left.is_integer() => Checked::of_integers(op),
+        ((Ok(left), Ok(right)), op) if left == right && left.is_floating() => Checked::of_floats(op),
+        _ => None,
+    };
+    match checked {
+        Some(checked) => Transformed::yes(checked.udf().call(vec![*binary.left, *binary.right])),
+        None => Transformed::no(Expr::BinaryExpr(binary)),
+    }
+}
+
+/// A cast of a fraction to an integer: PostgreSQL rounds, DataFusion cuts off.
+fn rounds(cast: &Cast, schema: &DFSchema) -> bool {
+    let fraction = |ty: &DataType| {
+        matches!(ty, DataType::Float32 | DataType::Float64)
+            || matches!(ty, DataType::Decimal128(_, scale) if *scale > 0)
+    };
+    cast.field.data_type().is_integer() && cast.expr.get_type(schema).is_ok_and(|ty| fraction(&ty))
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Checked {
     Add,
     Subtract,
     Multiply,
     Negate,
+    Divide,
+    Modulo,
+    Round,
 }
 
 impl Checked {
-    fn of(op: Operator) -> Option<Self> {
+    const ALL: [Self; 7] = [
+        Self::Add,
+        Self::Subtract,
+        Self::Multiply,
+        Self::Negate,
+        Self::Divide,
+        Self::Modulo,
+        Self::Round,
+    ];
+
+    /// Integer division and modulo need no help: Arrow checks them.
+    fn of_integers(op: Operator) -> Option<Self> {
         match op {
             Operator::Plus => Some(Self::Add),
             Operator::Minus => Some(Self::Subtract),
@@ -92,12 +130,25 @@ impl Checked {
         }
     }
 
+    fn of_floats(op: Operator) -> Option<Self> {
+        match op {
+            Operator::Divide => Some(Self::Divide),
+            Operator::Modulo => Some(Self::Modulo),
+            _ => None,
+        }
+    }
+
     fn udf(self) -> Arc<ScalarUDF> {
-        static UDFS: LazyLock<[Arc<ScalarUDF>; 4]> = LazyLock::new(|| {
-            [Checked::Add, Checked::Subtract, Checked::Multiply, Checked::Negate].map(|checked| {
+        static UDFS: LazyLock<[Arc<ScalarUDF>; Checked::ALL.len()]> = LazyLock::new(|| {
+            Checked::ALL.map(|checked| {
+                let arity = if matches!(checked, Checked::Negate | Checked::Round) {
+                    1
+                } else {
+                    2
+                };
                 Arc::new(ScalarUDF::from(CheckedFunction {
                     checked,
-                    signature: Signature::any(if checked == Checked::Negate { 1 } else { 2 }, Volatility::Immutable),
+                    signature: Signature::any(arity, Volatility::Immutable),
                 }))
             })
         });
@@ -109,6 +160,9 @@ impl Checked {
             Self::Add => "+",
             Self::Subtract | Self::Negate => "-",
             Self::Multiply => "*",
+            Self::Divide => "/",
+            Self::Modulo => "%",
+            Self::Round => "round",
         }
     }
 }
@@ -126,6 +180,9 @@ impl ScalarUDFImpl for CheckedFunction {
             Checked::Subtract => "checked_subtract",
             Checked::Multiply => "checked_multiply",
             Checked::Negate => "checked_negate",
+            Checked::Divide => "checked_divide",
+            Checked::Modulo => "checked_modulo",
+            Checked::Round => "rounded",
         }
     }
 
@@ -133,7 +190,9 @@ impl ScalarUDFImpl for CheckedFunction {
         let symbol = self.checked.symbol();
         match args {
             [left, right] => Ok(format!("{} {symbol} {}", left.schema_name(), right.schema_name())),
-            [inner] => Ok(format!("(- {})", inner.schema_name())),
+            [inner] if self.checked == Checked::Negate => Ok(format!("(- {})", inner.schema_name())),
+            // A cast has the name of what is cast.
+            [inner] => Ok(inner.schema_name().to_string()),
             _ => plan_err!("`{symbol}` takes one or two values"),
         }
     }
@@ -143,10 +202,18 @@ impl ScalarUDFImpl for CheckedFunction {
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        match arg_types {
-            [first, ..] => Ok(first.clone()),
-            [] => plan_err!("`{}` takes one or two values", self.checked.symbol()),
+        match (self.checked, arg_types) {
+            (Checked::Round, [DataType::Decimal128(..)]) => Ok(WHOLE),
+            (_, [first, ..]) => Ok(first.clone()),
+            (_, []) => plan_err!("`{}` takes one or two values", self.checked.symbol()),
         }
+    }
+
+    /// As nullable as the operator it stands for: plans were made with that.
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let types: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(self.name(), self.return_type(&types)?, nullable)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -154,12 +221,70 @@ impl ScalarUDFImpl for CheckedFunction {
             (Checked::Add, [left, right]) => apply(left, right, numeric::add),
             (Checked::Subtract, [left, right]) => apply(left, right, numeric::sub),
             (Checked::Multiply, [left, right]) => apply(left, right, numeric::mul),
-            (Checked::Negate, [ColumnarValue::Array(array)]) => Ok(ColumnarValue::Array(numeric::neg(array.as_ref())?)),
-            (Checked::Negate, [ColumnarValue::Scalar(value)]) => {
-                let negated = numeric::neg(value.to_array()?.as_ref())?;
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&negated, 0)?))
+            (Checked::Divide, [left, right]) => {
+                check_divisor(left, right)?;
+                apply(left, right, numeric::div)
             }
+            (Checked::Modulo, [left, right]) => {
+                check_divisor(left, right)?;
+                apply(left, right, numeric::rem)
+            }
+            (Checked::Negate, [value]) => each(value, |array| Ok(numeric::neg(array.as_ref())?)),
+            (Checked::Round, [value]) => each(value, round),
             _ => plan_err!("`{}` takes one or two values", self.checked.symbol()),
         }
+    }
+}
+
+/// A rounded decimal.
+const WHOLE: DataType = DataType::Decimal128(38, 0);
+
+/// Applies a function of arrays to a value of either kind.
+fn each(value: &ColumnarValue, apply: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ColumnarValue> {
+    match value {
+        ColumnarValue::Array(array) => apply(array).map(ColumnarValue::Array),
+        ColumnarValue::Scalar(scalar) => {
+            let result = apply(&scalar.to_array()?)?;
+            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?))
+        }
+    }
+}
+
+/// Halves go away from zero, as they do for NUMERIC.
+fn round(array: &ArrayRef) -> Result<ArrayRef> {
+    match array.data_type() {
+        DataType::Float32 => Ok(Arc::new(
+            array.as_primitive::<Float32Type>().unary::<_, Float32Type>(f32::round),
+        )),
+        DataType::Float64 => Ok(Arc::new(
+            array.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::round),
+        )),
+        _ => Ok(cast(array, &WHOLE)?),
+    }
+}
+
+/// Floats divide by zero without a word, so the divisors are looked at first.
+fn check_divisor(dividend: &ColumnarValue, divisor: &ColumnarValue) -> Result<()> {
+    let rows = match (dividend, divisor) {
+        (ColumnarValue::Array(array), _) | (_, ColumnarValue::Array(array)) => array.len(),
+        _ => 1,
+    };
+    let divisors = divisor.to_array(rows)?;
+    let is_zero: Box<dyn Fn(usize) -> bool> = match divisors.data_type() {
+        DataType::Float32 => {
+            let values = divisors.as_primitive::<Float32Type>().clone();
+            Box::new(move |row| values.value(row) == 0.0)
+        }
+        DataType::Float64 => {
+            let values = divisors.as_primitive::<Float64Type>().clone();
+            Box::new(move |row| values.value(row) == 0.0)
+        }
+        _ => return Ok(()),
+    };
+    let zero = (0..rows).filter(|row| divisors.is_valid(*row) && is_zero(*row));
+    let dividends = dividend.to_array(rows)?;
+    match zero.into_iter().any(|row| dividends.is_valid(row)) {
+        true => Err(EngineError::DivisionByZero.into()),
+        false => Ok(()),
     }
 }

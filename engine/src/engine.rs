@@ -10,7 +10,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use candor_parser::{Body, Copy, Define, Remove};
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::LogicalPlanBuilder;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use futures::{Stream, StreamExt as _};
 use sqlparser::ast;
 use tokio::runtime::Runtime;
@@ -21,6 +21,7 @@ use crate::context::StatementContext;
 use crate::copy::{self, CopyInput, CopyOutput, Progress};
 use crate::env::Env;
 use crate::error::EngineError;
+use crate::prepare::column_names;
 use crate::write::{self, Evaluated};
 use crate::{define, point, session};
 
@@ -105,7 +106,7 @@ impl Engine {
         self.stream(async move {
             let env = Env::new(&engine.template, ctx);
             let plan = env.plan(&statement).await?;
-            Ok((env, plan))
+            Ok((env, plan, column_names(&statement)))
         })
         .await
     }
@@ -147,7 +148,7 @@ impl Engine {
             let plan = explained
                 .and_then(LogicalPlanBuilder::build)
                 .map_err(|error| env.error(error))?;
-            Ok((env, plan))
+            Ok((env, plan, None))
         })
         .await
     }
@@ -273,14 +274,14 @@ impl Engine {
     /// Plans on the engine's threads and hands the rows over as they come.
     async fn stream(
         &self,
-        plan: impl Future<Output = Result<(Env, datafusion::logical_expr::LogicalPlan), EngineError>> + Send + 'static,
+        plan: impl Future<Output = Result<(Env, LogicalPlan, Option<Vec<String>>), EngineError>> + Send + 'static,
     ) -> Result<RowStream, EngineError> {
         let (schema_sender, schema) = tokio::sync::oneshot::channel();
         let (sender, batches) = mpsc::channel(BATCHES_WAITING_MAX);
         let task = self.spawn(async move {
             let started = async {
-                let (env, plan) = plan.await?;
-                let stream = env.answer(env.physical(&plan).await?)?;
+                let (env, plan, names) = plan.await?;
+                let stream = env.answer(env.physical(&plan).await?, names)?;
                 Ok((env, stream))
             };
             let (env, mut stream) = match started.await {

@@ -23,7 +23,7 @@ use crate::catalog::{INFORMATION_SCHEMA, Names, PASSING_SCHEMA, SYSTEM_SCHEMA};
 use crate::context::StatementContext;
 use crate::error::EngineError;
 use crate::open::read_as_null;
-use crate::prepare::{folded_parts, prepared};
+use crate::prepare::{column_names, folded, folded_parts, prepared};
 use crate::shown::Shown;
 use crate::spans::closest;
 
@@ -95,9 +95,24 @@ impl Env {
                 Ok(plan) => return Ok(plan),
                 // Each round takes one unknown column away, so this ends.
                 Err(error) if read_as_null(&mut statement, &error, &self.names) => {}
-                Err(error) => return Err(self.error(error)),
+                Err(error) => return Err(self.pointed(self.error(error), &statement)),
             }
         }
+    }
+
+    /// DataFusion does not say where every unknown column stands: the first word of its name will be it.
+    fn pointed(&self, mut error: EngineError, statement: &ast::Statement) -> EngineError {
+        if let EngineError::UnknownName {
+            what: "column",
+            name,
+            span,
+            ..
+        } = &mut error
+            && span.is_none()
+        {
+            *span = column_place(statement, name).and_then(|place| self.ctx.text.bytes(place));
+        }
+        error
     }
 
     /// Optimizes a plan for as many threads as its tables are worth.
@@ -118,8 +133,12 @@ impl Env {
     }
 
     /// Starts a plan whose rows leave the engine: see [`Shown`].
-    pub(crate) fn answer(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Shown, EngineError> {
-        Ok(Shown::new(self.start(plan)?))
+    pub(crate) fn answer(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        names: Option<Vec<String>>,
+    ) -> Result<Shown, EngineError> {
+        Ok(Shown::new(self.start(plan)?, names))
     }
 
     /// Plans and runs a query to its end.
@@ -140,7 +159,7 @@ impl Env {
         statement: &ast::Statement,
     ) -> Result<(SchemaRef, Vec<RecordBatch>), EngineError> {
         let plan = self.plan(statement).await?;
-        let mut answer = self.answer(self.physical(&plan).await?)?;
+        let mut answer = self.answer(self.physical(&plan).await?, column_names(statement))?;
         let mut batches = Vec::new();
         while let Some(batch) = answer.next().await {
             batches.push(batch.map_err(|error| self.error(error))?);
@@ -335,4 +354,25 @@ fn name_place(statement: &ast::Statement, parts: &[String]) -> Option<sqlparser:
         ControlFlow::Break(span) => Some(span),
         ControlFlow::Continue(()) => None,
     }
+}
+
+/// Where a column is first spoken of.
+fn column_place(statement: &ast::Statement, name: &str) -> Option<sqlparser::tokenizer::Span> {
+    struct Finder<'a>(&'a str);
+    impl Visitor for Finder<'_> {
+        type Break = sqlparser::tokenizer::Span;
+
+        fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<Self::Break> {
+            let spoken = match expr {
+                ast::Expr::Identifier(ident) => folded(ident),
+                ast::Expr::CompoundIdentifier(idents) => idents.iter().map(folded).collect::<Vec<_>>().join("."),
+                _ => return ControlFlow::Continue(()),
+            };
+            match spoken == self.0 {
+                true => ControlFlow::Break(expr.span()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    statement.visit(&mut Finder(name)).break_value()
 }

@@ -12,10 +12,11 @@ use crate::error::EngineError;
 /// A copy of `statement` ready for planning.
 pub(crate) fn prepared(statement: &ast::Statement, params: &[Param]) -> Result<ast::Statement, EngineError> {
     let mut statement = statement.clone();
-    match statement.visit(&mut Preparation { params }) {
-        ControlFlow::Continue(()) => Ok(statement),
-        ControlFlow::Break(error) => Err(error),
+    if let ControlFlow::Break(error) = statement.visit(&mut Preparation { params }) {
+        return Err(error);
     }
+    name_apart_from_wildcard(&mut statement);
+    Ok(statement)
 }
 
 struct Preparation<'a> {
@@ -94,6 +95,11 @@ impl VisitorMut for Preparation<'_> {
                 }
             }
             ast::Expr::Function(function) if function.name.0.len() > 1 => lower_case(&mut function.name),
+            ast::Expr::Function(function) => {
+                if let Some(modulo) = modulo(function) {
+                    *expr = modulo;
+                }
+            }
             _ => {}
         }
         ControlFlow::Continue(())
@@ -158,25 +164,99 @@ const APART: char = '\0';
 fn name_apart(projection: &mut [ast::SelectItem]) {
     let mut seen = HashSet::new();
     for (at, item) in projection.iter_mut().enumerate() {
-        let name = match item {
-            ast::SelectItem::UnnamedExpr(expr) => expr.to_string(),
-            ast::SelectItem::ExprWithAlias { alias, .. } => folded(alias),
+        let (expr, name) = match &*item {
+            ast::SelectItem::UnnamedExpr(expr) => (expr, planned_name(expr)),
+            ast::SelectItem::ExprWithAlias { expr, alias } => (expr, folded(alias)),
             _ => continue,
         };
-        if seen.insert(name.clone()) {
-            continue;
+        if !seen.insert(name.clone()) {
+            let shown = item_name(item).unwrap_or(name);
+            *item = apart(expr.clone(), &shown, at);
         }
-        let expr = match item {
-            ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. } => expr.clone(),
-            _ => continue,
-        };
-        let shown = match &expr {
-            ast::Expr::CompoundIdentifier(idents) => idents.last().map(folded).unwrap_or(name),
-            _ => name,
-        };
-        *item = ast::SelectItem::ExprWithAlias {
-            expr,
-            alias: quoted(&format!("{shown}{APART}{at}")),
+    }
+}
+
+/// `SELECT *, id`: only where nothing outside can speak of the column by its name.
+fn name_apart_from_wildcard(statement: &mut ast::Statement) {
+    let ast::Statement::Query(query) = statement else {
+        return;
+    };
+    let ast::SetExpr::Select(select) = query.body.as_mut() else {
+        return;
+    };
+    let is_wildcard = |item: &ast::SelectItem| {
+        matches!(
+            item,
+            ast::SelectItem::Wildcard(_) | ast::SelectItem::QualifiedWildcard(..)
+        )
+    };
+    if !select.projection.iter().any(is_wildcard) {
+        return;
+    }
+    for (at, item) in select.projection.iter_mut().enumerate() {
+        if let ast::SelectItem::UnnamedExpr(expr) = item
+            && let Some(name) = column_name(expr)
+        {
+            *item = apart(expr.clone(), &name, at);
+        }
+    }
+}
+
+fn apart(expr: ast::Expr, name: &str, at: usize) -> ast::SelectItem {
+    ast::SelectItem::ExprWithAlias {
+        expr,
+        alias: quoted(&format!("{name}{APART}{at}")),
+    }
+}
+
+/// What DataFusion would call the expression, as far as two expressions are called the same: it leaves casts out.
+fn planned_name(expr: &ast::Expr) -> String {
+    struct WithoutCasts;
+    impl VisitorMut for WithoutCasts {
+        type Break = ();
+
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            if let ast::Expr::Cast { expr: inner, .. } | ast::Expr::Nested(inner) = expr {
+                *expr = inner.as_ref().clone();
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut bare = expr.clone();
+    let _ = bare.visit(&mut WithoutCasts);
+    bare.to_string()
+}
+
+/// The name of a column that is nothing but a column.
+fn column_name(expr: &ast::Expr) -> Option<String> {
+    match expr {
+        ast::Expr::Identifier(ident) => Some(folded(ident)),
+        ast::Expr::CompoundIdentifier(idents) => idents.last().map(folded),
+        _ => None,
+    }
+}
+
+/// What a column of an answer is called: its alias, its own name, or the expression as it was written.
+fn item_name(item: &ast::SelectItem) -> Option<String> {
+    match item {
+        ast::SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        ast::SelectItem::UnnamedExpr(expr) => Some(column_name(expr).unwrap_or_else(|| expr.to_string())),
+        _ => None,
+    }
+}
+
+/// Names for the columns of a query's answer; `None` where only planning knows them.
+pub(crate) fn column_names(statement: &ast::Statement) -> Option<Vec<String>> {
+    let ast::Statement::Query(query) = statement else {
+        return None;
+    };
+    let mut body = query.body.as_ref();
+    loop {
+        body = match body {
+            ast::SetExpr::Select(select) => return select.projection.iter().map(item_name).collect(),
+            ast::SetExpr::SetOperation { left, .. } => left,
+            ast::SetExpr::Query(query) => &query.body,
+            _ => return None,
         };
     }
 }
@@ -187,6 +267,29 @@ pub(crate) fn shown_name(name: &str) -> &str {
         Some((shown, _)) if !shown.is_empty() => shown,
         _ => name,
     }
+}
+
+/// `mod(a, b)`, which DataFusion only knows as `a % b`.
+fn modulo(function: &ast::Function) -> Option<ast::Expr> {
+    if folded_parts(&function.name)? != ["mod"] {
+        return None;
+    }
+    let ast::FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    let [
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(left)),
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(right)),
+    ] = list.args.as_slice()
+    else {
+        return None;
+    };
+    let nested = |expr: &ast::Expr| Box::new(ast::Expr::Nested(Box::new(expr.clone())));
+    Some(ast::Expr::Nested(Box::new(ast::Expr::BinaryOp {
+        left: nested(left),
+        op: ast::BinaryOperator::Modulo,
+        right: nested(right),
+    })))
 }
 
 /// DataFusion looks functions of several names up as they are written.

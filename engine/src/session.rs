@@ -42,6 +42,8 @@ fn session_config(config: &EngineConfig) -> SessionConfig {
     options.sql_parser.dialect = Dialect::PostgreSQL;
     options.sql_parser.collect_spans = true;
     options.sql_parser.map_string_types_to_utf8view = true;
+    // `now()` is a TIMESTAMPTZ.
+    options.execution.time_zone = Some("+00:00".to_owned());
     session
 }
 

@@ -21,19 +21,26 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    pub(crate) fn new(stream: SendableRecordBatchStream) -> Self {
+    /// With the names that the statement gives its columns, where it does.
+    pub(crate) fn new(stream: SendableRecordBatchStream, names: Option<Vec<String>>) -> Self {
         let own = stream.schema();
         let has_untyped = own.fields().iter().any(|field| *field.data_type() == DataType::Null);
-        let is_as_named = own
+        let planned = || {
+            own.fields()
+                .iter()
+                .map(|field| shown_name(field.name()).to_owned())
+                .collect()
+        };
+        let names: Vec<String> = names
+            .filter(|names| names.len() == own.fields().len())
+            .unwrap_or_else(planned);
+        let fields: Vec<Field> = own
             .fields()
             .iter()
-            .all(|field| shown_name(field.name()) == field.name());
-        let schema = match is_as_named && !has_untyped {
-            true => own,
-            false => Arc::new(Schema::new(
-                own.fields().iter().map(|field| shown_field(field)).collect::<Vec<_>>(),
-            )),
-        };
+            .zip(&names)
+            .map(|(field, name)| shown_field(field, name))
+            .collect();
+        let schema = Arc::new(Schema::new(fields));
         Self {
             stream,
             schema,
@@ -65,12 +72,12 @@ impl Shown {
     }
 }
 
-fn shown_field(field: &Field) -> Field {
+fn shown_field(field: &Field, name: &str) -> Field {
     let ty = match field.data_type() {
         DataType::Null => DataType::Utf8View,
         ty => ty.clone(),
     };
-    Field::new(shown_name(field.name()), ty, field.is_nullable())
+    Field::new(name, ty, field.is_nullable())
 }
 
 fn typed(column: &ArrayRef) -> ArrayRef {

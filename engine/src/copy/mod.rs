@@ -23,7 +23,7 @@ use crate::define::split;
 use crate::env::Env;
 use crate::error::EngineError;
 use crate::pending::concat;
-use crate::prepare::quoted;
+use crate::prepare::{column_names, quoted};
 use crate::write::{Evaluated, Grown, Incoming, RowCompleter};
 
 /// Rows between two words about progress, and in one batch.
@@ -156,7 +156,7 @@ pub(crate) async fn copy_to(
         CopySource::Table { name, columns } => table_query(name, columns),
     };
     let plan = env.plan(&query).await?;
-    let mut stream = env.answer(env.physical(&plan).await?)?;
+    let mut stream = env.answer(env.physical(&plan).await?, column_names(&query))?;
     let output = create(output)?;
     let schema = Arc::clone(stream.schema());
     let mut writer: Box<dyn RowWriter> = match format(copy)? {

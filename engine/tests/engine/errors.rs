@@ -34,6 +34,12 @@ fn names_are_pointed_at_and_corrected() {
             "o.totl",
             "did you mean `total`?",
         ),
+        ("SELECT id FROM orders ORDER BY totl", "totl", "did you mean `total`?"),
+        (
+            "SELECT count(*) FROM orders GROUP BY totl",
+            "totl",
+            "did you mean `total`?",
+        ),
         ("DELETE FROM ordres", "ordres", "did you mean `orders`?"),
         ("UPDATE orders SET total = totl", "totl", "did you mean `total`?"),
     ] {

@@ -7,5 +7,6 @@ mod dml;
 mod errors;
 mod open_collections;
 mod queries;
+mod running;
 mod tpch;
 mod transactions;
