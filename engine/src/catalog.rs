@@ -61,7 +61,7 @@ impl Names {
     pub(crate) fn new(ctx: &StatementContext, template: &Arc<SessionState>) -> Self {
         Self {
             namespace: ctx.namespace.clone().unwrap_or_else(|| NO_NAMESPACE.to_owned()),
-            database: ctx.database.clone(),
+            database: ctx.name_database().cloned(),
             catalog: ctx.catalog(),
             snapshot: ctx.snapshot.clone(),
             pending: ctx.pending.clone(),

@@ -21,6 +21,8 @@ pub struct StatementContext {
     pub namespace: Option<String>,
     /// The database the session selected.
     pub database: Option<String>,
+    /// Where names are looked for while no database is selected.
+    pub default_database: Option<String>,
     /// The rows and definitions of the namespace at one version; `None` where no namespace is selected.
     pub snapshot: Option<Snapshot>,
     /// What earlier statements of an open transaction wrote.
@@ -42,6 +44,7 @@ impl StatementContext {
             node,
             namespace: None,
             database: None,
+            default_database: None,
             snapshot: None,
             pending: None,
             params: Vec::new(),
@@ -49,6 +52,11 @@ impl StatementContext {
             system_tables: Vec::new(),
             text: ScriptText::default(),
         }
+    }
+
+    /// Where a name without a database is looked for.
+    pub(crate) fn name_database(&self) -> Option<&String> {
+        self.database.as_ref().or(self.default_database.as_ref())
     }
 
     /// The definitions this statement sees: those of the snapshot, changed by the open transaction.
@@ -121,10 +129,7 @@ impl Param {
                 }
             },
             Self::Text(text) => ast::Value::SingleQuotedString(text.clone()),
-            Self::Bytes(bytes) => {
-                let hex = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                ast::Value::HexStringLiteral(hex)
-            }
+            Self::Bytes(bytes) => ast::Value::HexStringLiteral(crate::text::hex(bytes)),
         };
         Ok(ast::Expr::Value(value.into()))
     }

@@ -26,9 +26,8 @@ pub(crate) fn answer(ctx: &StatementContext, statement: &ast::Statement) -> Resu
         return Ok(None);
     };
     let catalog = ctx.catalog();
-    let database = match (&read.database, &ctx.database) {
-        (Some(database), _) | (None, Some(database)) => database,
-        (None, None) => return Ok(None),
+    let Some(database) = read.database.as_ref().or(ctx.name_database()) else {
+        return Ok(None);
     };
     let Some(def) = catalog.collection(database, &read.table) else {
         return Ok(None);

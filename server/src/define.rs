@@ -8,7 +8,8 @@ use crate::failure::Stop;
 use crate::relations::Relations;
 use crate::rows::Output;
 use crate::server::Shared;
-use crate::statement::{Evaluate, Run, no_namespace, refused};
+use crate::session::DEFAULT_NAME;
+use crate::statement::{Evaluate, Run, refused};
 
 impl Run<'_> {
     pub(crate) async fn define(&mut self, define: &Define) -> Result<Output, Stop> {
@@ -25,10 +26,7 @@ impl Run<'_> {
             }
             DefineWhat::Database { namespace, name } => {
                 self.outside_transaction("DEFINE DATABASE")?;
-                let namespace = namespace
-                    .as_ref()
-                    .or(self.session.namespace.as_ref())
-                    .ok_or_else(no_namespace)?;
+                let namespace = namespace.as_deref().unwrap_or(self.session.namespace());
                 let range = RangeName::new(namespace);
                 check_name("database", name).map_err(|stop| point(stop, define))?;
                 let change = SchemaChange::DefineDatabase { name: name.clone() };
@@ -125,11 +123,7 @@ impl Run<'_> {
                 self.outside_transaction("REMOVE DATABASE")?;
                 let mut output = self.done(Some(0));
                 for name in names() {
-                    let namespace = name
-                        .database
-                        .as_ref()
-                        .or(self.session.namespace.as_ref())
-                        .ok_or_else(no_namespace)?;
+                    let namespace = name.database.as_deref().unwrap_or(self.session.namespace());
                     let range = RangeName::new(namespace);
                     let change = SchemaChange::RemoveDatabase {
                         name: name.name.clone(),
@@ -179,8 +173,7 @@ impl Run<'_> {
             self.session.namespace = Some(name.to_owned());
         }
         if let Some(name) = database {
-            let namespace = self.session.namespace.as_deref().ok_or_else(no_namespace)?;
-            let range = RangeName::new(namespace);
+            let range = self.session.range();
             if let Some(store) = self.shared.cluster.store(&range)
                 && let Ok(snapshot) = store.snapshot(None)
                 && !snapshot.catalog().has_database(name)
@@ -188,7 +181,7 @@ impl Run<'_> {
                 return Err(ErrorBody::new(
                     ErrorCode::UnknownNamespace,
                     format!(
-                        "namespace {namespace} has no database {name} at version {} of this node's copy",
+                        "namespace {range} has no database {name} at version {} of this node's copy",
                         snapshot.version()
                     ),
                 )
@@ -209,7 +202,7 @@ impl Run<'_> {
         clash: Clash<'_>,
     ) -> Result<Output, Stop> {
         if range.as_str() != RangeName::SYSTEM {
-            self.shared.ensure_default_range(range, None).await?;
+            self.shared.ensure_default_range(range).await?;
             self.shared.admit_write(range)?;
         }
         for _ in 0..=limits::WRITE_REPLAYS_MAX {
@@ -267,7 +260,7 @@ impl Shared {
     }
 
     /// Makes namespace and database `main` for a write that needs them, on a node without peers.
-    pub(crate) async fn ensure_default_range(&self, range: &RangeName, database: Option<&str>) -> Result<(), Stop> {
+    pub(crate) async fn ensure_default_range(&self, range: &RangeName) -> Result<(), Stop> {
         if self.cluster.store(range).is_some() || !self.may_make_default(range) {
             return Ok(());
         }
@@ -276,24 +269,19 @@ impl Shared {
             return Ok(());
         }
         self.cluster.define_range(range.clone()).await?;
-        if database.is_none_or(|name| name == DEFAULT_NAME) {
-            let transaction = Transaction {
-                snapshot: self.write_grounds(range)?.version(),
-                schema: vec![SchemaChange::DefineDatabase {
-                    name: DEFAULT_NAME.to_owned(),
-                }],
-                changes: Vec::new(),
-                parts: None,
-                mutation: None,
-            };
-            self.cluster.propose(range, transaction).await?;
-        }
+        let transaction = Transaction {
+            snapshot: self.write_grounds(range)?.version(),
+            schema: vec![SchemaChange::DefineDatabase {
+                name: DEFAULT_NAME.to_owned(),
+            }],
+            changes: Vec::new(),
+            parts: None,
+            mutation: None,
+        };
+        self.cluster.propose(range, transaction).await?;
         Ok(())
     }
 }
-
-/// The namespace and database that a single node offers without any DEFINE.
-const DEFAULT_NAME: &str = "main";
 
 /// What happens when a definition is there already, or is not there to be removed.
 struct Clash<'a> {

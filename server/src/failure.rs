@@ -4,7 +4,7 @@ use candor_cluster::ProposeError;
 use candor_engine::EngineError;
 use candor_parser::ParseError;
 use candor_planner::Refusal;
-use candor_proto::{ErrorBody, ErrorCode, Redirect, SourceSpan};
+use candor_proto::{ErrorBody, ErrorCode, Redirect};
 
 /// A statement that was not answered here.
 #[derive(Debug)]
@@ -19,19 +19,6 @@ impl Stop {
     /// An error without more to say than its words.
     pub(crate) fn new(code: ErrorCode, error: impl Into<String>) -> Self {
         ErrorBody::new(code, error).into()
-    }
-
-    /// Moves a span that counts from the statement's first byte to where the statement stands in its script.
-    pub(crate) fn shifted(mut self, offset: usize) -> Self {
-        if let Self::Error(body) = &mut self
-            && let Some(span) = body.span
-        {
-            body.span = Some(SourceSpan {
-                start: span.start + offset,
-                length: span.length,
-            });
-        }
-        self
     }
 }
 

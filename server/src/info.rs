@@ -14,7 +14,7 @@ use crate::failure::Stop;
 use crate::route::millis_up;
 use crate::rows::{Output, Rows};
 use crate::server::Shared;
-use crate::statement::{Run, no_database, no_namespace};
+use crate::statement::Run;
 
 impl Run<'_> {
     /// INFO FOR …: one JSON document.
@@ -33,7 +33,7 @@ impl Run<'_> {
             }
             InfoFor::Database => {
                 let (_, snapshot) = self.selected()?;
-                let database = self.session.database.as_deref().ok_or_else(no_database)?;
+                let database = self.session.database();
                 let catalog = snapshot.catalog();
                 json!({
                     "database": database,
@@ -50,19 +50,14 @@ impl Run<'_> {
     }
 
     fn selected(&self) -> Result<(RangeName, Snapshot), Stop> {
-        let namespace = self.session.namespace.as_deref().ok_or_else(no_namespace)?;
-        let range = RangeName::new(namespace);
+        let range = self.session.range();
         let snapshot = self.shared.write_grounds(&range)?;
         Ok((range, snapshot))
     }
 
     fn collection_info(&self, name: &QualifiedName) -> Result<Value, Stop> {
         let (_, snapshot) = self.selected()?;
-        let database = name
-            .database
-            .as_deref()
-            .or(self.session.database.as_deref())
-            .ok_or_else(no_database)?;
+        let database = name.database.as_deref().unwrap_or(self.session.database());
         match snapshot.catalog().collection(database, &name.name) {
             Some(def) => Ok(collection_doc(def, &snapshot)),
             None => Err(ErrorBody::new(

@@ -51,11 +51,6 @@ impl Relations {
         }
     }
 
-    /// It names nothing at all.
-    pub(crate) fn none(&self) -> bool {
-        !self.system && !self.others
-    }
-
     /// It can be answered without any range.
     pub(crate) fn only_local(&self) -> bool {
         !self.others
@@ -111,8 +106,8 @@ mod tests {
 
     #[test]
     fn a_range_is_asked_only_where_a_collection_is_named() {
-        assert!(of("SELECT 1").none());
-        assert!(of("WITH x AS (SELECT 1 AS a) SELECT * FROM x").none());
+        assert!(of("SELECT 1").only_local());
+        assert!(of("WITH x AS (SELECT 1 AS a) SELECT * FROM x").only_local());
         assert!(of("SELECT * FROM system.peers").only_local());
         for sql in [
             "SELECT * FROM orders",

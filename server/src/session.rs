@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use candor_proto::{ErrorBody, ErrorCode};
+use candor_proto::{ErrorBody, ErrorCode, RangeName};
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -35,6 +35,27 @@ pub(crate) struct Session {
     pub(crate) settings: Settings,
     /// BEGIN without its COMMIT so far.
     pub(crate) transaction: Option<OpenTransaction>,
+}
+
+/// The namespace, and the database in it, of a session that selected none: a newcomer's first statement finds a place.
+/// `session::context()` still says that nothing is selected.
+pub(crate) const DEFAULT_NAME: &str = "main";
+
+impl Session {
+    /// The namespace that statements read and write.
+    pub(crate) fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or(DEFAULT_NAME)
+    }
+
+    /// The range of that namespace.
+    pub(crate) fn range(&self) -> RangeName {
+        RangeName::new(self.namespace())
+    }
+
+    /// The database that names without one belong to.
+    pub(crate) fn database(&self) -> &str {
+        self.database.as_deref().unwrap_or(DEFAULT_NAME)
+    }
 }
 
 /// A session that is kept, locked while one request uses it.

@@ -19,7 +19,7 @@ use crate::route::{Asked, Grounds};
 use crate::rows::{Output, Rows};
 use crate::script::Params;
 use crate::server::Shared;
-use crate::session::Session;
+use crate::session::{DEFAULT_NAME, Session};
 use crate::settings::Settings;
 use crate::transaction::OpenTransaction;
 
@@ -164,7 +164,7 @@ impl Run<'_> {
     }
 
     fn read_output(&self, rows: Result<RowStream, EngineError>, grounds: Grounds) -> Result<Output, Stop> {
-        let rows = rows.map_err(|error| self.explain_unselected(error.into()))?;
+        let rows = rows?;
         self.shared.metrics.read(grounds.receipt.role);
         Ok(Output {
             rows: Some(Rows::until(rows, self.deadline)),
@@ -175,22 +175,21 @@ impl Run<'_> {
 
     /// What a read may see: the transaction's state, or what the verdict admits.
     async fn grounds(&mut self, asked: &Asked<'_>, relations: &Relations) -> Result<Grounds, Stop> {
-        let range = self.named_range(relations)?;
+        let range = self.range_of(relations)?;
         if let Some(transaction) = &self.session.transaction {
-            transaction.check(range.as_ref())?;
+            transaction.check(Some(&range))?;
             return Ok(transaction.grounds.clone());
         }
-        match range {
-            // A node of its own before its first write: the default namespace is there, and empty.
-            Some(range) if self.shared.cluster.store(&range).is_none() && self.shared.may_make_default(&range) => {
-                self.admit_local(asked)
-            }
-            Some(range) if !relations.only_local() => self.shared.admit_read(asked, &range).await,
-            // Nothing of the range is asked: its copy answers while there is one, and the node itself before that.
-            Some(range) if relations.none() && self.shared.cluster.store(&range).is_some() => {
-                self.shared.admit_read(asked, &range).await
-            }
-            _ => self.admit_local(asked),
+        let cluster = &self.shared.cluster;
+        let local = match cluster.store(&range) {
+            Some(_) => relations.system && relations.only_local(),
+            // Nothing of a range is asked; or the default namespace, before the first write makes it: it is empty.
+            None => relations.only_local() || self.shared.may_make_default(&range),
+        };
+        if local {
+            self.admit_local(asked)
+        } else {
+            self.shared.admit_read(asked, &range).await
         }
     }
 
@@ -275,9 +274,7 @@ impl Run<'_> {
         if self.session.transaction.is_some() {
             return self.write_in_transaction(range, evaluate).await;
         }
-        self.shared
-            .ensure_default_range(range, self.session.database.as_deref())
-            .await?;
+        self.shared.ensure_default_range(range).await?;
         self.shared.admit_write(range)?;
         let mut replays = 0;
         loop {
@@ -290,10 +287,7 @@ impl Run<'_> {
                 },
                 &Relations::default(),
             )?;
-            let mut evaluated = evaluate
-                .run(&self.shared.engine, ctx, &self.progress)
-                .await
-                .map_err(|error| self.explain_unselected(error.into()))?;
+            let mut evaluated = evaluate.run(&self.shared.engine, ctx, &self.progress).await?;
             if evaluated.schema.is_empty() && evaluated.changes.is_empty() {
                 let receipt = self
                     .shared
@@ -390,18 +384,11 @@ impl Run<'_> {
                     .into(),
             );
         }
-        let range = self.session.namespace.as_deref().map(RangeName::new);
-        let grounds = match &range {
-            Some(range) => {
-                if !read_only {
-                    self.shared
-                        .ensure_default_range(range, self.session.database.as_deref())
-                        .await?;
-                }
-                self.shared.admit_read(asked, range).await?
-            }
-            None => self.admit_local(asked)?,
-        };
+        let range = self.session.range();
+        if !read_only {
+            self.shared.ensure_default_range(&range).await?;
+        }
+        let grounds = self.grounds(asked, &Relations::default()).await?;
         let pending = grounds.snapshot.as_ref().map(PendingWrites::new).unwrap_or_default();
         let receipt = grounds.receipt.clone();
         self.session.transaction = Some(OpenTransaction {
@@ -422,7 +409,7 @@ impl Run<'_> {
         let transaction = self.session.transaction.take().ok_or_else(no_transaction)?;
         transaction.check(None)?;
         let receipt = transaction.grounds.receipt.clone();
-        let (Some(range), Some(snapshot), false) = (
+        let (range, Some(snapshot), false) = (
             transaction.range,
             transaction.grounds.snapshot,
             transaction.pending.is_empty(),
@@ -466,6 +453,7 @@ impl Run<'_> {
         );
         ctx.namespace.clone_from(&self.session.namespace);
         ctx.database.clone_from(&self.session.database);
+        ctx.default_database = Some(DEFAULT_NAME.to_owned());
         ctx.snapshot.clone_from(&grounds.snapshot);
         ctx.pending = self
             .session
@@ -480,48 +468,19 @@ impl Run<'_> {
         Ok(ctx)
     }
 
-    /// The range that a statement's names select: the session's namespace, or the one that they spell out.
-    fn named_range(&self, relations: &Relations) -> Result<Option<RangeName>, Stop> {
-        let mut named = relations.namespaces.iter();
-        match (named.next(), named.next()) {
-            (None, _) => Ok(self.session.namespace.as_deref().map(RangeName::new)),
-            (Some(one), None) => match &self.session.namespace {
-                Some(selected) if selected == one => Ok(Some(RangeName::new(one))),
-                _ => Err(ErrorBody::new(
-                    ErrorCode::Unsupported,
-                    format!("a statement reads and writes the selected namespace, and this one names {one}"),
-                )
-                .with_help(format!("USE NAMESPACE {one}; first"))
-                .into()),
-            },
-            (Some(one), Some(other)) => Err(ErrorBody::new(
-                ErrorCode::Unsupported,
-                format!("one statement cannot span two namespaces, and this one names {one} and {other}"),
-            )
-            .with_help("namespaces have logs of their own, so there is no common point in their history")
-            .into()),
-        }
-    }
-
-    /// The same, for statements that cannot do without one.
+    /// The range that a statement concerns: the session's namespace, which its names may spell out.
     pub(crate) fn range_of(&self, relations: &Relations) -> Result<RangeName, Stop> {
-        self.named_range(relations)?.ok_or_else(|| no_namespace().into())
-    }
-
-    /// "Unknown table" where nothing is selected is a missing selection first.
-    fn explain_unselected(&self, stop: Stop) -> Stop {
-        match stop {
-            Stop::Error(mut body) if body.code == ErrorCode::UnknownCollection && self.session.database.is_none() => {
-                let missing = if self.session.namespace.is_none() {
-                    no_namespace()
-                } else {
-                    no_database()
-                };
-                body.help = missing.help;
-                body.error = format!("{}: {}", body.error, missing.error);
-                Stop::Error(body)
-            }
-            stop => stop,
+        let selected = self.session.namespace();
+        match relations.namespaces.iter().find(|name| *name != selected) {
+            None => Ok(self.session.range()),
+            Some(other) => Err(ErrorBody::new(
+                ErrorCode::Unsupported,
+                format!("a statement reads and writes one namespace, here {selected}, and this one names {other}"),
+            )
+            .with_help(format!(
+                "USE NAMESPACE {other}; first. Namespaces have logs of their own, so two have no common point in history"
+            ))
+            .into()),
         }
     }
 
@@ -548,16 +507,6 @@ fn no_transaction() -> Stop {
     ErrorBody::new(ErrorCode::TransactionState, "no transaction is open")
         .with_help("BEGIN opens one")
         .into()
-}
-
-pub(crate) fn no_namespace() -> ErrorBody {
-    ErrorBody::new(ErrorCode::UnknownNamespace, "no namespace is selected")
-        .with_help("send the headers `Candor-Namespace: main` and `Candor-Database: main`, or start with `USE NAMESPACE main DATABASE main;`")
-}
-
-pub(crate) fn no_database() -> ErrorBody {
-    ErrorBody::new(ErrorCode::UnknownNamespace, "no database is selected")
-        .with_help("send the header `Candor-Database: main`, or start with `USE DATABASE main;`")
 }
 
 /// A conflict, or a definition that changed under the statement: running it again sees the newer state.

@@ -10,8 +10,8 @@ use crate::route::Grounds;
 
 /// A transaction between its BEGIN and its COMMIT. It holds nothing but memory: dropping it is ROLLBACK.
 pub(crate) struct OpenTransaction {
-    /// The one range it reads and writes; `None` until a namespace is selected.
-    pub(crate) range: Option<RangeName>,
+    /// The one range it reads and writes.
+    pub(crate) range: RangeName,
     /// The point of history that all its reads see.
     pub(crate) grounds: Grounds,
     /// It refuses writes.
@@ -34,7 +34,7 @@ impl OpenTransaction {
             .into());
         }
         match (range, &self.range) {
-            (Some(range), Some(own)) if range != own => Err(ErrorBody::new(
+            (Some(range), own) if range != own => Err(ErrorBody::new(
                 ErrorCode::TransactionState,
                 format!(
                     "one transaction stays in one namespace: this one is in {own}, and the statement names {range}"

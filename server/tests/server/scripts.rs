@@ -26,6 +26,31 @@ async fn s52_context_is_null_where_nothing_is_selected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn without_a_selection_statements_read_and_write_main() {
+    let node = Single::start().await;
+    let script = "CREATE TABLE orders (id BIGINT PRIMARY KEY, note TEXT); INSERT INTO orders VALUES (7, 'tea');
+        SELECT * FROM orders STALENESS 30s; RETURN session::context()";
+    let plain = ask_with(&node.url(), script, &[]).await;
+    assert_eq!(plain.rows(2), &json!([[7, "tea"]]));
+    assert_eq!(plain.receipt(2)["range"], "main");
+    assert_eq!(
+        plain.rows(3),
+        &json!([[{"node": "n1", "namespace": null, "database": null}]])
+    );
+    assert_eq!(
+        node.ask("SELECT note FROM main.orders WHERE id = 7").await.rows(0),
+        &json!([["tea"]])
+    );
+    let other = ask_with(&node.url(), "SELECT * FROM shop.main.orders", &[]).await;
+    assert!(
+        other.body["help"]
+            .as_str()
+            .is_some_and(|help| help.contains("USE NAMESPACE shop")),
+        "{other:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn s21_s22_reads_agree_inside_one_transaction_only() {
     let node = Single::start().await;
     node.ask("CREATE TABLE t (id INT PRIMARY KEY)").await;
