@@ -283,8 +283,9 @@ fn check_divisor(dividend: &ColumnarValue, divisor: &ColumnarValue) -> Result<()
     };
     let zero = (0..rows).filter(|row| divisors.is_valid(*row) && is_zero(*row));
     let dividends = dividend.to_array(rows)?;
-    match zero.into_iter().any(|row| dividends.is_valid(row)) {
-        true => Err(EngineError::DivisionByZero.into()),
-        false => Ok(()),
+    if zero.into_iter().any(|row| dividends.is_valid(row)) {
+        Err(EngineError::DivisionByZero.into())
+    } else {
+        Ok(())
     }
 }

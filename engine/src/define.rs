@@ -22,10 +22,10 @@ use crate::prepare::{folded, folded_parts};
 use crate::types::{from_answer, from_sql};
 use crate::write::{Evaluated, RowCompleter};
 
-pub(crate) async fn define(env: &Env, define: &Define) -> Result<Evaluated, EngineError> {
+pub(crate) fn define(env: &Env, define: &Define) -> Result<Evaluated, EngineError> {
     match &define.what {
         DefineWhat::Database { name, .. } => define_database(env, name, define.if_not_exists),
-        DefineWhat::Collection(collection) => define_collection(env, collection, define.if_not_exists).await,
+        DefineWhat::Collection(collection) => define_collection(env, collection, define.if_not_exists),
         DefineWhat::Namespace(_) | DefineWhat::Replica(_) => {
             Err(EngineError::internal("a definition of the node reached the engine"))
         }
@@ -47,11 +47,7 @@ fn define_database(env: &Env, name: &str, if_not_exists: bool) -> Result<Evaluat
     }]))
 }
 
-async fn define_collection(
-    env: &Env,
-    define: &DefineCollection,
-    if_not_exists: bool,
-) -> Result<Evaluated, EngineError> {
+fn define_collection(env: &Env, define: &DefineCollection, if_not_exists: bool) -> Result<Evaluated, EngineError> {
     let (database, name) = split(env, &define.name)?;
     check_name("collection", &name)?;
     own_database(env, &database)?;
@@ -62,9 +58,10 @@ async fn define_collection(
         _ if taken => return exists("collection", &name, if_not_exists),
         _ => {}
     }
-    let mut def = match define.open {
-        true => open_definition(),
-        false => closed_definition(env, &name, &define.table)?,
+    let mut def = if define.open {
+        open_definition()
+    } else {
+        closed_definition(env, &name, &define.table)?
     };
     def.id = env.names.definitions().next_collection_id();
     def.database = database;
@@ -491,7 +488,7 @@ pub(crate) fn remove(env: &Env, remove: &Remove) -> Result<Evaluated, EngineErro
     let mut schema = Vec::new();
     for name in &remove.names {
         let change = match remove.kind {
-            RemoveKind::Database => remove_database(env, &name.name, name)?,
+            RemoveKind::Database => remove_database(env, &name.name, name),
             RemoveKind::Collection => remove_collection(env, name)?,
             RemoveKind::View => remove_view(env, name)?,
             RemoveKind::Namespace | RemoveKind::Replica => {
@@ -512,15 +509,15 @@ enum Found {
     Missing(EngineError),
 }
 
-fn remove_database(env: &Env, database: &str, name: &QualifiedName) -> Result<Found, EngineError> {
-    Ok(match env.names.definitions().has_database(database) {
-        true => Found::Change(SchemaChange::RemoveDatabase {
+fn remove_database(env: &Env, database: &str, name: &QualifiedName) -> Found {
+    if env.names.definitions().has_database(database) {
+        return Found::Change(SchemaChange::RemoveDatabase {
             name: database.to_owned(),
-        }),
-        false => Found::Missing(EngineError::NoDatabase {
-            message: format!("there is no database `{database}`"),
-            span: Some(name.span),
-        }),
+        });
+    }
+    Found::Missing(EngineError::NoDatabase {
+        message: format!("there is no database `{database}`"),
+        span: Some(name.span),
     })
 }
 
@@ -557,12 +554,13 @@ fn remove_view(env: &Env, name: &QualifiedName) -> Result<Found, EngineError> {
 }
 
 fn exists(what: &'static str, name: &str, if_not_exists: bool) -> Result<Evaluated, EngineError> {
-    match if_not_exists {
-        true => Ok(Evaluated::nothing()),
-        false => Err(EngineError::AlreadyExists {
+    if if_not_exists {
+        Ok(Evaluated::nothing())
+    } else {
+        Err(EngineError::AlreadyExists {
             what,
             name: name.to_owned(),
-        }),
+        })
     }
 }
 
@@ -586,9 +584,10 @@ fn check_name(what: &str, name: &str) -> Result<(), EngineError> {
 
 /// Definitions stand in databases, not in the schemas that are always there.
 fn own_database(env: &Env, database: &str) -> Result<(), EngineError> {
-    match env.names.definitions().has_database(database) {
-        true => Ok(()),
-        false => Err(EngineError::plan(format!("nothing can be defined in `{database}`"))),
+    if env.names.definitions().has_database(database) {
+        Ok(())
+    } else {
+        Err(EngineError::plan(format!("nothing can be defined in `{database}`")))
     }
 }
 

@@ -166,7 +166,8 @@ impl Engine {
             return evaluated;
         }
         let statement = statement.clone();
-        self.run(async move { write::evaluate(env, &statement).await }).await
+        self.run(async move { Box::pin(write::evaluate(env, &statement)).await })
+            .await
     }
 
     /// Evaluates `DEFINE DATABASE` and `DEFINE COLLECTION`.
@@ -176,7 +177,7 @@ impl Engine {
     pub async fn define(&self, ctx: StatementContext, define: &Define) -> Result<Evaluated, EngineError> {
         let engine = Arc::clone(&self.0);
         let define = define.clone();
-        self.run(async move { define::define(&Env::new(&engine.template, ctx), &define).await })
+        self.run(async move { define::define(&Env::new(&engine.template, ctx), &define) })
             .await
     }
 

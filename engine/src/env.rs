@@ -344,9 +344,10 @@ fn name_place(statement: &ast::Statement, parts: &[String]) -> Option<sqlparser:
         type Break = sqlparser::tokenizer::Span;
 
         fn pre_visit_relation(&mut self, name: &ast::ObjectName) -> ControlFlow<Self::Break> {
-            match folded_parts(name).is_some_and(|parts| parts == self.0) {
-                true => ControlFlow::Break(name.span()),
-                false => ControlFlow::Continue(()),
+            if folded_parts(name).is_some_and(|parts| parts == self.0) {
+                ControlFlow::Break(name.span())
+            } else {
+                ControlFlow::Continue(())
             }
         }
     }
@@ -368,9 +369,10 @@ fn column_place(statement: &ast::Statement, name: &str) -> Option<sqlparser::tok
                 ast::Expr::CompoundIdentifier(idents) => idents.iter().map(folded).collect::<Vec<_>>().join("."),
                 _ => return ControlFlow::Continue(()),
             };
-            match spoken == self.0 {
-                true => ControlFlow::Break(expr.span()),
-                false => ControlFlow::Continue(()),
+            if spoken == self.0 {
+                ControlFlow::Break(expr.span())
+            } else {
+                ControlFlow::Continue(())
             }
         }
     }

@@ -210,7 +210,7 @@ impl EngineError {
                 body.help.clone_from(help);
             }
             Self::Constraint { sqlstate, row, .. } => {
-                body.sqlstate = (*sqlstate).to_owned();
+                (*sqlstate).clone_into(&mut body.sqlstate);
                 if let Some(row) = row {
                     body = body.with_fact("row", *row);
                 }
@@ -278,7 +278,7 @@ impl EngineError {
         let span = diagnostic
             .as_ref()
             .and_then(|d| d.span)
-            .and_then(|s| text.from_datafusion(s));
+            .and_then(|s| text.datafusion_bytes(s));
         let help = diagnostic
             .as_ref()
             .and_then(|d| d.helps.first())

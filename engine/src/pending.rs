@@ -190,9 +190,10 @@ impl PendingTable {
 
     fn absorb(&mut self, def: &CollectionDef, change: &TableChange) -> Result<(), EngineError> {
         if let Some(ended) = &change.ended {
-            match def.key.is_empty() {
-                true => self.end_rows(ended)?,
-                false => self.end_keys(def, ended)?,
+            if def.key.is_empty() {
+                self.end_rows(ended)?;
+            } else {
+                self.end_keys(def, ended)?;
             }
         }
         if let Some(begun) = &change.begun {

@@ -53,9 +53,10 @@ impl CollectionTable {
         pending: Option<Arc<PendingTable>>,
     ) -> Self {
         let key: Vec<usize> = def.key.iter().map(|ordinal| *ordinal as usize).collect();
-        let constraints = match key.is_empty() {
-            true => Constraints::default(),
-            false => Constraints::new_unverified(vec![Constraint::PrimaryKey(key)]),
+        let constraints = if key.is_empty() {
+            Constraints::default()
+        } else {
+            Constraints::new_unverified(vec![Constraint::PrimaryKey(key)])
         };
         Self {
             schema,
@@ -119,12 +120,15 @@ impl CollectionTable {
         let mut taken = batch.columns().iter();
         let columns: Vec<ArrayRef> = projection
             .iter()
-            .map(|column| match *column < stored {
-                true => taken
-                    .next()
-                    .map(Arc::clone)
-                    .ok_or_else(|| EngineError::internal("a column is missing")),
-                false => Ok(new_null_array(self.schema.field(*column).data_type(), rows)),
+            .map(|column| {
+                if *column < stored {
+                    taken
+                        .next()
+                        .map(Arc::clone)
+                        .ok_or_else(|| EngineError::internal("a column is missing"))
+                } else {
+                    Ok(new_null_array(self.schema.field(*column).data_type(), rows))
+                }
             })
             .collect::<Result<_, _>>()?;
         let schema = Arc::new(self.schema.project(projection)?);

@@ -59,9 +59,10 @@ impl Shown {
     }
 
     fn show(&self, batch: &RecordBatch) -> Result<RecordBatch, DataFusionError> {
-        let columns = match self.has_untyped {
-            false => batch.columns().to_vec(),
-            true => batch.columns().iter().map(typed).collect(),
+        let columns = if self.has_untyped {
+            batch.columns().iter().map(typed).collect()
+        } else {
+            batch.columns().to_vec()
         };
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         Ok(RecordBatch::try_new_with_options(

@@ -23,7 +23,7 @@ impl ScriptText {
         })
     }
 
-    pub(crate) fn from_datafusion(&self, span: datafusion::common::Span) -> Option<SourceSpan> {
+    pub(crate) fn datafusion_bytes(&self, span: datafusion::common::Span) -> Option<SourceSpan> {
         let location = |at: datafusion::common::Location| Location::new(at.line, at.column);
         self.bytes(Span::new(location(span.start), location(span.end)))
     }

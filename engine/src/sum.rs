@@ -67,9 +67,10 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        match is_integer(&args) && !args.is_distinct {
-            true => Ok(Box::new(Total::default())),
-            false => self.inner.create_sliding_accumulator(args),
+        if is_integer(&args) && !args.is_distinct {
+            Ok(Box::new(Total::default()))
+        } else {
+            self.inner.create_sliding_accumulator(args)
         }
     }
 
@@ -82,9 +83,10 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        match is_integer(&args) {
-            true => Ok(Box::new(GroupTotals::default())),
-            false => self.inner.create_groups_accumulator(args),
+        if is_integer(&args) {
+            Ok(Box::new(GroupTotals::default()))
+        } else {
+            self.inner.create_groups_accumulator(args)
         }
     }
 
@@ -180,9 +182,10 @@ impl Accumulator for DistinctTotal {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(ScalarValue::Int64(match self.values.is_empty() {
-            true => None,
-            false => Some(fits(self.values.iter().map(|value| i128::from(*value)).sum())?),
+        Ok(ScalarValue::Int64(if self.values.is_empty() {
+            None
+        } else {
+            Some(fits(self.values.iter().map(|value| i128::from(*value)).sum())?)
         }))
     }
 
@@ -228,10 +231,7 @@ impl GroupsAccumulator for GroupTotals {
         let seen = emit_to.take_needed(&mut self.seen);
         let mut totals = Int64Builder::with_capacity(sums.len());
         for (sum, seen) in sums.into_iter().zip(seen) {
-            totals.append_option(match seen {
-                true => Some(fits(sum)?),
-                false => None,
-            });
+            totals.append_option(if seen { Some(fits(sum)?) } else { None });
         }
         Ok(Arc::new(totals.finish()))
     }

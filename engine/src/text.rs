@@ -322,7 +322,7 @@ impl<'a> TextWriter<'a> {
         }
         match &self.formatter {
             Some(formatter) => Some(formatter.value(row).to_string()),
-            None => Some(hex_text(bytes_at(self.array, row)?)),
+            None => Some(format!("\\x{}", hex(bytes_at(self.array, row)?))),
         }
     }
 }
@@ -337,8 +337,9 @@ fn bytes_at(array: &dyn Array, row: usize) -> Option<&[u8]> {
     }
 }
 
-fn hex_text(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::from("\\x"), |mut text, byte| {
+/// Two hexadecimal digits per byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
     })

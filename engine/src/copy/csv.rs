@@ -71,9 +71,10 @@ fn incoming(arrival: &Arrival<'_>, name: &str) -> Incoming {
 /// The columns that the fields go to: those of the statement, or of the header, or of the definition.
 fn column_names(arrival: &Arrival<'_>, records: &mut Records<impl BufRead>) -> Result<Vec<String>, EngineError> {
     let has_header = arrival.options.header == Some(true);
-    let header: Option<Vec<String>> = match has_header && records.next(0)? {
-        true => Some(records.fields().map(|(text, _)| text.trim().to_owned()).collect()),
-        false => None,
+    let header: Option<Vec<String>> = if has_header && records.next(0)? {
+        Some(records.fields().map(|(text, _)| text.trim().to_owned()).collect())
+    } else {
+        None
     };
     let names = match (arrival.columns, header) {
         (columns @ [_, ..], _) => columns.to_vec(),
@@ -182,7 +183,7 @@ impl<R: BufRead> Records<R> {
     }
 
     fn inside_quotes(&self) -> bool {
-        self.raw.contains(&QUOTE) && self.raw.iter().filter(|byte| **byte == QUOTE).count() % 2 == 1
+        self.raw.contains(&QUOTE) && self.raw.split(|byte| *byte == QUOTE).count().is_multiple_of(2)
     }
 
     fn cut(&mut self, row: u64) -> Result<(), EngineError> {
@@ -242,9 +243,10 @@ impl<R: BufRead> Records<R> {
             [.., (before, _), (end, false)] => before == end,
             _ => false,
         };
-        match count == expected + 1 && last_is_empty {
-            true => expected,
-            false => count,
+        if count == expected + 1 && last_is_empty {
+            expected
+        } else {
+            count
         }
     }
 }

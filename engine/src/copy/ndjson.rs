@@ -27,7 +27,7 @@ pub(super) fn read(arrival: &Arrival<'_>, mut input: impl BufRead) -> Result<Arr
             continue;
         }
         columns.push(line.trim())?;
-        if columns.rows % BATCH_ROWS as u64 == 0 {
+        if columns.rows.is_multiple_of(BATCH_ROWS as u64) {
             arrival.tell(columns.rows, bytes);
         }
     }
@@ -46,7 +46,7 @@ pub(super) fn read(arrival: &Arrival<'_>, mut input: impl BufRead) -> Result<Arr
 /// The columns seen so far; each gets its type from the definition, or from its first value.
 struct Columns<'a> {
     arrival: &'a Arrival<'a>,
-    columns: Vec<Column>,
+    seen: Vec<Column>,
     rows: u64,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Columns<'a> {
     fn new(arrival: &'a Arrival<'a>) -> Self {
         Self {
             arrival,
-            columns: Vec::new(),
+            seen: Vec::new(),
             rows: 0,
         }
     }
@@ -77,7 +77,7 @@ impl<'a> Columns<'a> {
         for (name, value) in fields {
             self.push_field(name, &value)?;
         }
-        for column in &mut self.columns {
+        for column in &mut self.seen {
             column.fill_to(row);
         }
         Ok(())
@@ -91,18 +91,16 @@ impl<'a> Columns<'a> {
         if !listed || (known.is_none() && !def.open) {
             return Err(misfit(format!("`{}` has no such column", def.name), row, &name));
         }
-        let at = match self.columns.iter().position(|column| column.name == name) {
-            Some(at) => at,
-            None => {
-                self.columns.push(Column {
-                    name,
-                    values: None,
-                    filled: 0,
-                });
-                self.columns.len() - 1
-            }
-        };
-        let column = &mut self.columns[at];
+        let known_at = self.seen.iter().position(|column| column.name == name);
+        let at = known_at.unwrap_or(self.seen.len());
+        if known_at.is_none() {
+            self.seen.push(Column {
+                name,
+                values: None,
+                filled: 0,
+            });
+        }
+        let column = &mut self.seen[at];
         if column.filled == row {
             return Err(misfit("the field stands twice".to_owned(), row, &column.name));
         }
@@ -117,7 +115,7 @@ impl<'a> Columns<'a> {
     fn finish(self) -> (Vec<Incoming>, Vec<ArrayRef>) {
         let mut incoming = Vec::new();
         let mut arrays = Vec::new();
-        for column in self.columns {
+        for column in self.seen {
             if let Some((ty, values)) = column.values {
                 incoming.push(Incoming {
                     name: column.name,
@@ -291,7 +289,7 @@ impl RowWriter for NdjsonWriter {
                     None => self.line.push_str("null"),
                     // Floats that are no numbers (NaN, inf) are no JSON numbers either.
                     Some(text) if *is_bare && serde_json::from_str::<IgnoredAny>(&text).is_ok() => {
-                        self.line.push_str(&text)
+                        self.line.push_str(&text);
                     }
                     Some(text) => self.line.push_str(&json_text(&text)),
                 }

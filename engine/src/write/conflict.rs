@@ -143,16 +143,17 @@ fn check_target(def: &CollectionDef, on_conflict: &ast::OnConflict) -> Result<()
         Some(ast::ConflictTarget::Columns(columns)) => {
             let named: HashSet<String> = columns.iter().map(folded).collect();
             let key: HashSet<String> = key_columns(def).map(|column| column.name.clone()).collect();
-            match named == key {
-                true => Ok(()),
-                false => Err(EngineError::unsupported_try(
+            if named == key {
+                Ok(())
+            } else {
+                Err(EngineError::unsupported_try(
                     "ON CONFLICT on other columns than the primary key",
                     format!(
                         "the primary key of `{}` is ({})",
                         def.name,
                         key_columns(def).map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ")
                     ),
-                )),
+                ))
             }
         }
         Some(ast::ConflictTarget::OnConstraint(_)) => Err(EngineError::unsupported_try(

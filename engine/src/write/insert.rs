@@ -51,7 +51,7 @@ pub(super) async fn insert(env: &Env, insert: &ast::Insert) -> Result<Evaluated,
         None => default_rows(env, &def)?,
         Some(source) => match Literals::of(source, &env.ctx.params) {
             Some(literals) => literal_rows(env, &def, columns, &literals)?,
-            None => query_rows(env, &def, columns, source).await?,
+            None => Box::pin(query_rows(env, &def, columns, source)).await?,
         },
     };
     let outcome = match &insert.on {

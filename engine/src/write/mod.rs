@@ -66,7 +66,7 @@ impl Evaluated {
 /// Evaluates one write.
 pub(crate) async fn evaluate(env: Env, statement: &ast::Statement) -> Result<Evaluated, EngineError> {
     match statement {
-        ast::Statement::Insert(insert) => insert::insert(&env, insert).await,
+        ast::Statement::Insert(insert) => Box::pin(insert::insert(&env, insert)).await,
         ast::Statement::Update(update) => modify::update(&env, update).await,
         ast::Statement::Delete(delete) => modify::delete(&env, delete).await,
         ast::Statement::Truncate(truncate) => modify::truncate(&env, truncate).await,

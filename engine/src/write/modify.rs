@@ -73,16 +73,18 @@ impl Target {
 
     /// What tells the target's rows apart: its key, or the row id.
     fn identity(&self) -> Vec<&str> {
-        match self.def.key.is_empty() {
-            true => vec![ROW_ID_COLUMN],
-            false => key_columns(&self.def).map(|column| column.name.as_str()).collect(),
+        if self.def.key.is_empty() {
+            vec![ROW_ID_COLUMN]
+        } else {
+            key_columns(&self.def).map(|column| column.name.as_str()).collect()
         }
     }
 
     fn identity_schema(&self) -> SchemaRef {
-        match self.def.key.is_empty() {
-            true => Arc::new(Schema::new(vec![Field::new(ROW_ID_COLUMN, DataType::UInt64, false)])),
-            false => key_schema(&self.def),
+        if self.def.key.is_empty() {
+            Arc::new(Schema::new(vec![Field::new(ROW_ID_COLUMN, DataType::UInt64, false)]))
+        } else {
+            key_schema(&self.def)
         }
     }
 
@@ -96,13 +98,12 @@ impl Target {
     fn split(&self, batch: &RecordBatch, seen: &mut HashSet<Key>) -> Result<(RecordBatch, RecordBatch), EngineError> {
         let width = batch.num_columns() - self.identity().len();
         let identity = RecordBatch::try_new(self.identity_schema(), batch.columns()[width..].to_vec())?;
-        let keys = match self.def.key.is_empty() {
-            true => {
-                let ids = identity.column(0).as_any().downcast_ref::<UInt64Array>();
-                let ids = ids.ok_or_else(|| EngineError::internal("row ids are not UInt64"))?;
-                ids.values().iter().map(|id| row_id_key(*id)).collect()
-            }
-            false => KeyCoder::new(&self.def)?.encode(identity.columns())?,
+        let keys = if self.def.key.is_empty() {
+            let ids = identity.column(0).as_any().downcast_ref::<UInt64Array>();
+            let ids = ids.ok_or_else(|| EngineError::internal("row ids are not UInt64"))?;
+            ids.values().iter().map(|id| row_id_key(*id)).collect()
+        } else {
+            KeyCoder::new(&self.def)?.encode(identity.columns())?
         };
         let first: BooleanArray = keys.into_iter().map(|key| Some(seen.insert(key))).collect();
         let values = batch.project(&(0..width).collect::<Vec<_>>())?;
@@ -132,9 +133,10 @@ pub(super) fn assignments(target: &Target, list: &[ast::Assignment]) -> Result<A
         if !target.def.open && target.def.column(&name).is_none() {
             return Err(super::grow::unknown_column(&target.def, &name));
         }
-        let value = match is_default(&assignment.value) {
-            true => default_of(&target.def, &name)?,
-            false => assignment.value.clone(),
+        let value = if is_default(&assignment.value) {
+            default_of(&target.def, &name)?
+        } else {
+            assignment.value.clone()
         };
         if assigned.insert(name.clone(), value).is_some() {
             return Err(EngineError::plan(format!("column `{name}` is assigned twice")));

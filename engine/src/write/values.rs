@@ -40,9 +40,10 @@ impl Cells {
             }
             let mut cells = Vec::with_capacity(names.len());
             for (expr, name) in row.content.iter().zip(names) {
-                cells.push(match is_default(expr) {
-                    true => evaluate(env, default_of(def, name)?).await?,
-                    false => evaluate(env, expr.clone()).await?,
+                cells.push(if is_default(expr) {
+                    evaluate(env, default_of(def, name)?).await?
+                } else {
+                    evaluate(env, expr.clone()).await?
                 });
             }
             rows.push(cells);
