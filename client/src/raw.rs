@@ -144,7 +144,8 @@ impl RowStream {
                 buffer: BytesMut::new(),
                 scanned: 0,
             },
-            ended: false,
+            // Before the first result as after each one.
+            ended: true,
         };
         if !stream.next_result().await? {
             return Err(stream.lines.broken("an answer without a line"));
@@ -175,7 +176,7 @@ impl RowStream {
         if last.get("end") == Some(&Value::Bool(true)) {
             return Ok(None);
         }
-        Err(self.lines.failure(last))
+        Err(self.lines.failure(&last))
     }
 
     /// Goes on to the next statement's rows, if the script had more; the rest of the current ones is skipped.
@@ -183,16 +184,14 @@ impl RowStream {
     /// # Errors
     /// As [`next`](Self::next).
     pub async fn next_result(&mut self) -> Result<bool, ClientError> {
-        if !self.columns.is_empty() || self.receipt.is_some() {
-            while self.next().await?.is_some() {}
-        }
+        while self.next().await?.is_some() {}
         let Some(line) = self.lines.next().await? else {
             return Ok(false);
         };
         let head: Value = serde_json::from_slice(&line).map_err(|error| self.lines.broken(&error.to_string()))?;
         if head.get("error").is_some() {
             self.ended = true;
-            return Err(self.lines.failure(head));
+            return Err(self.lines.failure(&head));
         }
         let head: Head = serde_json::from_value(head).map_err(|error| self.lines.broken(&error.to_string()))?;
         (self.columns, self.receipt, self.ended) = (head.columns, head.receipt, false);
@@ -241,10 +240,10 @@ impl Lines {
     }
 
     /// The error in a last line: the error object itself, or under `error`.
-    fn failure(&self, line: Value) -> ClientError {
+    fn failure(&self, line: &Value) -> ClientError {
         let body = match line.get("error") {
-            Some(inner @ Value::Object(_)) => serde_json::from_value::<ErrorBody>(inner.clone()),
-            _ => serde_json::from_value::<ErrorBody>(line.clone()),
+            Some(inner @ Value::Object(_)) => ErrorBody::deserialize(inner),
+            _ => ErrorBody::deserialize(line),
         };
         match body {
             Ok(body) => ClientError::Server(Box::new(body)),
