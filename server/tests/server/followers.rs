@@ -72,6 +72,36 @@ async fn s62_s63_s65_an_idle_level_follower_stays_fresh_in_every_figure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn s67_the_leader_dates_its_tail_once_per_interval() {
+    let cluster = Cluster::start(2).await;
+    cluster.wait_level(1).await;
+    let range = RangeName::new("main");
+    let (start, mut dates) = (Instant::now(), Vec::<Instant>::new());
+    let mut looks = tokio::time::interval(AWARENESS / 10);
+    while dates.len() < 6 {
+        looks.tick().await;
+        assert!(
+            start.elapsed() < crate::harness::PATIENCE,
+            "the tail was dated {} times only",
+            dates.len()
+        );
+        let rows = cluster.server(0).node().followers(&range);
+        // An age is counted from the instant at which the tail was dated.
+        if let Some(age) = rows.first().and_then(|row| row.copy_age)
+            && let Some(date) = Instant::now().checked_sub(age)
+            && dates.last().is_none_or(|last| date > *last + AWARENESS / 4)
+        {
+            dates.push(date);
+        }
+    }
+    let spanned = dates[5] - dates[0];
+    assert!(
+        spanned >= 4 * AWARENESS,
+        "five times within {spanned:?}: more often than once per interval"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn s64_s68_s69_s72_the_list_is_empty_after_a_restart_and_ages_start_unknown() {
     let mut cluster = Cluster::start(2).await;
     cluster.write("CREATE TABLE t (id INT PRIMARY KEY)").await;
