@@ -55,6 +55,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<()> {
         let read = format!("SELECT n FROM t WHERE id = $1 AT LEAST VERSION {version}");
         let answer = follower.execute(&read, &[id.into()]).await?;
         visible.push(acknowledged.elapsed());
+        anyhow::ensure!(answer.hops.is_empty(), "the follower sent the read on");
         let rows = answer.results.first().map_or(0, |result| result.rows.len());
         anyhow::ensure!(rows == 1, "the follower answered {rows} rows at version {version}");
         let started = Instant::now();
@@ -85,7 +86,8 @@ async fn discovered(url: &str) -> Result<Client> {
     loop {
         let tried = async {
             let client = Client::connect(url, selected())?;
-            client.execute("SELECT count(*) FROM t", &[]).await?;
+            let answer = client.execute("SELECT count(*) FROM t", &[]).await?;
+            anyhow::ensure!(answer.hops.is_empty(), "the follower has no copy yet");
             Ok(client)
         };
         match tried.await {

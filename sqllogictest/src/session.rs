@@ -257,21 +257,30 @@ fn writes(sql: &str) -> bool {
     })
 }
 
-/// Waits until the follower behind `reader` has applied `version` of `namespace`.
+/// Waits until the node behind `reader` has applied `version` of `namespace` itself.
 ///
-/// It may not have heard of a new namespace yet; every other refusal lasts and is reported when the time is up.
+/// It may not have heard of a new namespace yet: then it refuses, or sends the caller on to the leader, which does not
+/// count. Every refusal that lasts is reported when the time is up.
 pub(crate) async fn catch_up(reader: &Client, namespace: &str, version: LogIndex) -> Result<(), SessionError> {
     if version == LogIndex::ZERO {
         return Ok(());
     }
     let ask = format!("SELECT 1 AT LEAST VERSION {version} WAIT 5s");
-    match eventually(|| reader.execute(&ask, &[])).await {
-        Ok(_) => Ok(()),
-        Err(error) => Err(SessionError::Behind {
-            range: namespace.to_owned(),
-            version,
-            cause: refused(error, &ask).to_string(),
-        }),
+    let until = Instant::now() + CATCH_UP_MAX;
+    loop {
+        let cause = match reader.execute(&ask, &[]).await {
+            Ok(answer) if answer.hops.is_empty() => return Ok(()),
+            Ok(_) => "it sends the read on to another node".to_owned(),
+            Err(error) => refused(error, &ask).to_string(),
+        };
+        if Instant::now() >= until {
+            return Err(SessionError::Behind {
+                range: namespace.to_owned(),
+                version,
+                cause,
+            });
+        }
+        tokio::time::sleep(CATCH_UP_PAUSE).await;
     }
 }
 
