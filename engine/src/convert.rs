@@ -178,8 +178,8 @@ mod tests {
     use super::*;
     use arrow::array::{Float64Array, Int64Array, StringArray, TimestampNanosecondArray, UInt64Array};
 
-    fn refused(array: ArrayRef, ty: ColumnType) -> (usize, String) {
-        match assign(&array, ty) {
+    fn refused(array: &ArrayRef, ty: ColumnType) -> (usize, String) {
+        match assign(array, ty) {
             Ok(stored) => panic!("{stored:?} was stored as {ty}"),
             Err(misfit) => (misfit.row, misfit.message),
         }
@@ -241,7 +241,7 @@ mod tests {
                 "1970-01-01 00:00:00.000001500 does not fit without loss into TIMESTAMP",
             ),
         ] {
-            assert_eq!(refused(array, ty), (row, message.to_owned()));
+            assert_eq!(refused(&array, ty), (row, message.to_owned()));
         }
     }
 
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn kinds_are_not_mixed() {
-        let (_, message) = refused(Arc::new(Int64Array::from(vec![1])), ColumnType::Bool);
+        let (_, message) = refused(&(Arc::new(Int64Array::from(vec![1])) as ArrayRef), ColumnType::Bool);
         assert!(message.contains("cannot be stored as BOOLEAN"), "{message}");
     }
 }

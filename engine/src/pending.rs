@@ -52,20 +52,30 @@ impl PendingWrites {
     /// [`EngineError::Unique`] when the statement begins a key that the transaction has begun already, and
     /// [`EngineError::Plan`] for a definition that does not fit; nothing is added then.
     pub fn absorb(&mut self, evaluated: &Evaluated) -> Result<(), EngineError> {
-        let mut next = self.clone();
-        if !evaluated.schema.is_empty() {
-            let changed = next.catalog.changed(next.catalog.changed_at(), &evaluated.schema);
-            next.catalog = Arc::new(changed.map_err(EngineError::plan)?);
-            next.schema.extend(evaluated.schema.iter().cloned());
-            next.tables.retain(|id, _| next.catalog.collection_by_id(*id).is_some());
-        }
+        let catalog = if evaluated.schema.is_empty() {
+            Arc::clone(&self.catalog)
+        } else {
+            let changed = self.catalog.changed(self.catalog.changed_at(), &evaluated.schema);
+            Arc::new(changed.map_err(EngineError::plan)?)
+        };
+        let mut checked = Vec::with_capacity(evaluated.changes.len());
         for change in &evaluated.changes {
-            let def = next.catalog.collection_by_id(change.collection).cloned();
+            let def = catalog.collection_by_id(change.collection).cloned();
             let def = def.ok_or_else(|| EngineError::internal("rows for a collection that is not there"))?;
-            let table = next.tables.entry(change.collection).or_default();
-            Arc::make_mut(table).absorb(&def, change)?;
+            if let Some(table) = self.tables.get(&change.collection) {
+                table.check(&def, change)?;
+            } else {
+                PendingTable::default().check(&def, change)?;
+            }
+            checked.push((def, change));
         }
-        *self = next;
+        self.catalog = catalog;
+        self.schema.extend(evaluated.schema.iter().cloned());
+        self.tables.retain(|id, _| self.catalog.collection_by_id(*id).is_some());
+        for (def, change) in checked {
+            // No copy: whoever planned this statement has let go of the table by now.
+            Arc::make_mut(self.tables.entry(change.collection).or_default()).absorb(&def, change)?;
+        }
         Ok(())
     }
 
@@ -111,6 +121,8 @@ pub(crate) struct PendingTable {
     /// Rows begun, and which of them still stand.
     begun: Vec<RecordBatch>,
     live: Vec<Vec<bool>>,
+    /// How many still stand.
+    standing: usize,
     /// Where the standing row of a key is; only with a primary key.
     by_key: HashMap<Key, (usize, usize)>,
 }
@@ -121,15 +133,31 @@ impl PendingTable {
     }
 
     pub(crate) fn row_count(&self) -> usize {
-        self.live.iter().flatten().filter(|live| **live).count()
+        self.standing
     }
 
     pub(crate) fn ends_rows(&self) -> bool {
         !self.ended_keys.is_empty()
     }
 
-    pub(crate) fn has_ended(&self, key: &Key) -> bool {
+    fn has_ended(&self, key: &Key) -> bool {
         self.ended_keys.contains(key)
+    }
+
+    /// Which rows with these keys are still there.
+    pub(crate) fn not_ended_keys(&self, keys: &[Key]) -> BooleanArray {
+        keys.iter().map(|key| Some(!self.has_ended(key))).collect()
+    }
+
+    /// Which rows with these ids are still there.
+    pub(crate) fn not_ended_rows(&self, ids: &ArrayRef) -> Result<BooleanArray, EngineError> {
+        let ids = ids.as_any().downcast_ref::<UInt64Array>();
+        let ids = ids.ok_or_else(|| EngineError::internal("row ids are not UInt64"))?;
+        Ok(ids
+            .values()
+            .iter()
+            .map(|id| Some(!self.has_ended(&keys::row_id_key(*id))))
+            .collect())
     }
 
     /// The standing rows, columns of `def` at `projection`; the row id counts as one more column when asked for.
@@ -162,11 +190,7 @@ impl PendingTable {
             return Ok(keys.clone());
         }
         let coder = KeyCoder::of_types(keys)?;
-        let keep: BooleanArray = coder
-            .encode(keys.columns())?
-            .iter()
-            .map(|key| Some(!self.has_ended(key)))
-            .collect();
+        let keep = self.not_ended_keys(&coder.encode(keys.columns())?);
         Ok(filter_record_batch(keys, &keep)?)
     }
 
@@ -186,6 +210,30 @@ impl PendingTable {
             }
         }
         Ok(found)
+    }
+
+    /// Refuses a change that begins a key which stands already.
+    fn check(&self, def: &CollectionDef, change: &TableChange) -> Result<(), EngineError> {
+        let Some(begun) = change.begun.as_ref().filter(|_| !def.key.is_empty()) else {
+            return Ok(());
+        };
+        let coder = KeyCoder::new(def)?;
+        let ended: HashSet<Key> = match &change.ended {
+            Some(ended) => coder.encode_named(def, ended)?.into_iter().collect(),
+            None => HashSet::new(),
+        };
+        let mut seen = HashSet::new();
+        for (row, key) in coder.encode_named(def, begun)?.into_iter().enumerate() {
+            let stands = self.by_key.contains_key(&key) && !ended.contains(&key);
+            if stands || !seen.insert(key) {
+                return Err(EngineError::Unique {
+                    collection: def.name.clone(),
+                    key: crate::text::key_text(&keys::named_columns(def, begun)?, row),
+                    row: Some(row as u64 + 1),
+                });
+            }
+        }
+        Ok(())
     }
 
     fn absorb(&mut self, def: &CollectionDef, change: &TableChange) -> Result<(), EngineError> {
@@ -224,7 +272,7 @@ impl PendingTable {
     fn end_pending(&mut self, mut ordinal: usize) {
         for live in &mut self.live {
             if ordinal < live.len() {
-                live[ordinal] = false;
+                self.standing -= usize::from(std::mem::replace(&mut live[ordinal], false));
                 return;
             }
             ordinal -= live.len();
@@ -236,7 +284,7 @@ impl PendingTable {
         let mut stored = Vec::with_capacity(ended.num_rows());
         for key in KeyCoder::new(def)?.encode(ended.columns())? {
             if let Some((batch, row)) = self.by_key.remove(&key) {
-                self.live[batch][row] = false;
+                self.standing -= usize::from(std::mem::replace(&mut self.live[batch][row], false));
                 stored.push(false);
             } else {
                 stored.push(self.ended_keys.insert(key));
@@ -248,19 +296,13 @@ impl PendingTable {
     }
 
     fn begin(&mut self, def: &CollectionDef, begun: &RecordBatch) -> Result<(), EngineError> {
-        let at = self.begun.len();
         if !def.key.is_empty() {
-            let coder = KeyCoder::new(def)?;
-            for (row, key) in coder.encode_named(def, begun)?.into_iter().enumerate() {
-                if self.by_key.insert(key, (at, row)).is_some() {
-                    return Err(EngineError::Unique {
-                        collection: def.name.clone(),
-                        key: crate::text::key_text(&keys::named_columns(def, begun)?, row),
-                        row: Some(row as u64 + 1),
-                    });
-                }
-            }
+            let at = self.begun.len();
+            let keys = KeyCoder::new(def)?.encode_named(def, begun)?;
+            self.by_key
+                .extend(keys.into_iter().enumerate().map(|(row, key)| (key, (at, row))));
         }
+        self.standing += begun.num_rows();
         self.live.push(vec![true; begun.num_rows()]);
         self.begun.push(begun.clone());
         Ok(())

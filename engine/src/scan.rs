@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
@@ -141,86 +141,61 @@ impl CollectionTable {
 
     /// One block of the store without the rows that the transaction has ended.
     fn read_block(&self, block: &BlockSnapshot, projection: &[usize]) -> Result<Option<RecordBatch>, EngineError> {
-        let row_id = self.schema.fields().len() - 1;
-        let wants_row_id = self.with_row_id && projection.contains(&row_id);
-        let mut wanted: Vec<usize> = projection
-            .iter()
-            .copied()
-            .filter(|column| !self.with_row_id || *column != row_id)
-            .collect();
-        let visible_width = wanted.len();
-        let ended = self.pending.as_ref().filter(|pending| pending.ends_rows());
+        let pending = self.pending.as_ref().filter(|pending| pending.ends_rows());
+        let is_row_id = |column: &usize| self.with_row_id && *column == self.schema.fields().len() - 1;
         let keyless = self.def.key.is_empty();
-        if ended.is_some() && !keyless {
+        let mut wanted: Vec<usize> = projection.iter().copied().filter(|column| !is_row_id(column)).collect();
+        let width = wanted.len();
+        if pending.is_some() {
             wanted.extend(self.def.key.iter().map(|ordinal| *ordinal as usize));
         }
-        let with_row_id = wants_row_id || (ended.is_some() && keyless);
-        let mut ids: Option<ArrayRef> = None;
-        let mut is_empty = false;
-        let batch = self.read_base(&wanted, |columns| match block.read(Some(columns), with_row_id) {
-            Some(batch) if with_row_id => {
-                let last = batch.num_columns() - 1;
-                ids = Some(Arc::clone(batch.column(last)));
-                Ok(batch.project(&(0..last).collect::<Vec<_>>())?)
-            }
-            Some(batch) => Ok(batch),
-            None => {
-                is_empty = true;
-                Ok(empty(&self.schema, columns)?)
-            }
-        })?;
-        if is_empty {
+        let with_ids = projection.iter().any(is_row_id) || (pending.is_some() && keyless);
+        let Some((batch, ids)) = self.read_rows(block, &wanted, with_ids)? else {
             return Ok(None);
-        }
-        let mut columns: Vec<ArrayRef> = batch.columns()[..visible_width].to_vec();
-        if wants_row_id && let Some(ids) = &ids {
-            columns.push(Arc::clone(ids));
-        }
-        let order = self.output_order(projection, row_id);
-        let columns = order.into_iter().map(|at| Arc::clone(&columns[at])).collect();
+        };
+        let mut values = batch.columns()[..width].iter();
+        let columns = projection.iter().map(|column| {
+            if is_row_id(column) {
+                ids.clone()
+            } else {
+                values.next().cloned()
+            }
+        });
+        let columns = columns.collect::<Option<Vec<_>>>();
+        let columns = columns.ok_or_else(|| EngineError::internal("a column is missing"))?;
         let output = with_rows(Arc::new(self.schema.project(projection)?), columns, batch.num_rows())?;
-        let Some(pending) = ended else {
+        let Some(pending) = pending else {
             return Ok(Some(output));
         };
-        let keep: BooleanArray = match &ids {
-            Some(ids) if keyless => {
-                let ids = ids.as_any().downcast_ref::<UInt64Array>();
-                let ids = ids.ok_or_else(|| EngineError::internal("row ids are not UInt64"))?;
-                ids.values()
-                    .iter()
-                    .map(|id| Some(!pending.has_ended(&keys::row_id_key(*id))))
-                    .collect()
-            }
-            _ => {
-                let coder = KeyCoder::new(&self.def)?;
-                let key_columns = &batch.columns()[visible_width..];
-                coder
-                    .encode(key_columns)?
-                    .iter()
-                    .map(|key| Some(!pending.has_ended(key)))
-                    .collect()
-            }
+        let keep = match ids.filter(|_| keyless) {
+            Some(ids) => pending.not_ended_rows(&ids)?,
+            None => pending.not_ended_keys(&KeyCoder::new(&self.def)?.encode(&batch.columns()[width..])?),
         };
         Ok(Some(filter_record_batch(&output, &keep)?))
     }
 
-    /// Where each projected column stands among the columns read, the row id being read last.
-    fn output_order(&self, projection: &[usize], row_id: usize) -> Vec<usize> {
-        let mut next = 0;
-        let ids_at = projection
-            .iter()
-            .filter(|column| !self.with_row_id || **column != row_id)
-            .count();
-        projection
-            .iter()
-            .map(|column| {
-                if self.with_row_id && *column == row_id {
-                    return ids_at;
-                }
-                next += 1;
-                next - 1
-            })
-            .collect()
+    /// The visible rows of a block, and their ids if they are asked for; `None` when no row is visible.
+    fn read_rows(
+        &self,
+        block: &BlockSnapshot,
+        wanted: &[usize],
+        with_ids: bool,
+    ) -> Result<Option<(RecordBatch, Option<ArrayRef>)>, EngineError> {
+        let mut ids = None;
+        let mut is_empty = false;
+        let batch = self.read_base(wanted, |columns| {
+            let Some(batch) = block.read(Some(columns), with_ids) else {
+                is_empty = true;
+                return Ok(RecordBatch::new_empty(Arc::new(self.schema.project(columns)?)));
+            };
+            if !with_ids {
+                return Ok(batch);
+            }
+            let last = batch.num_columns() - 1;
+            ids = Some(Arc::clone(batch.column(last)));
+            Ok(batch.project(&(0..last).collect::<Vec<_>>())?)
+        })?;
+        Ok((!is_empty).then_some((batch, ids)))
     }
 
     /// Keys that `filters` fix completely, as columns of the primary key; `None` when they do not.
@@ -237,10 +212,6 @@ impl CollectionTable {
             .iter()
             .any(|ordinal| self.def.columns[*ordinal as usize].name == name)
     }
-}
-
-fn empty(schema: &SchemaRef, columns: &[usize]) -> Result<RecordBatch, EngineError> {
-    Ok(RecordBatch::new_empty(Arc::new(schema.project(columns)?)))
 }
 
 fn with_rows(schema: SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, EngineError> {

@@ -265,9 +265,12 @@ fn texts(batches: &[RecordBatch]) -> Rows {
             .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).expect("shows"))
             .collect();
         for row in 0..batch.num_rows() {
-            let text = |(at, column): (usize, &ArrayFormatter<'_>)| match batch.column(at).is_null(row) {
-                true => "NULL".to_owned(),
-                false => column.value(row).to_string(),
+            let text = |(at, column): (usize, &ArrayFormatter<'_>)| {
+                if batch.column(at).is_null(row) {
+                    "NULL".to_owned()
+                } else {
+                    column.value(row).to_string()
+                }
             };
             rows.push(columns.iter().enumerate().map(text).collect());
         }
