@@ -55,7 +55,7 @@ fn measure(dir: &std::path::Path, count: i64) -> Result<()> {
 
     let applying = Instant::now();
     for index in (1..=count).step_by(GROUP as usize) {
-        store.apply_to(LogIndex((index + GROUP).min(count + 1)))?;
+        store.apply_to(LogIndex((index + GROUP).min(count + 1) as u64))?;
     }
     per_second("apply", count, applying.elapsed());
 

@@ -154,34 +154,64 @@ fn decode(data: &[u8], meta_size: usize, schema: SchemaRef) -> Result<RecordBatc
         .header_as_record_batch()
         .ok_or_else(|| RecordError::Batch("it is not a record batch".into()))?;
     let body = data.slice(body_at);
-    check_buffers(&header, &body)?;
+    check_buffers(&header, &schema, &body)?;
     read_record_batch(&body, header, schema, &HashMap::new(), None, &MetadataVersion::V5).map_err(malformed)
 }
 
-/// Arrow slices the body by these numbers without looking, so they are looked at here.
-fn check_buffers(header: &arrow::ipc::RecordBatch<'_>, body: &Buffer) -> Result<(), RecordError> {
-    let broken = || RecordError::Batch("a buffer lies outside its body".into());
-    for buffer in header.buffers().into_iter().flatten() {
-        let (offset, length) = (buffer.offset(), buffer.length());
-        let end = offset.checked_add(length).ok_or_else(broken)?;
-        if offset < 0 || length < 0 || end > body.len() as i64 {
+/// Arrow takes these numbers at their word where it slices the body, so they are looked at here. What the buffers hold is
+/// checked by Arrow itself.
+fn check_buffers(header: &arrow::ipc::RecordBatch<'_>, schema: &Schema, body: &Buffer) -> Result<(), RecordError> {
+    let broken = || RecordError::Batch("its buffers do not fit its body".into());
+    let compressed = header.compression().is_some();
+    let sizes = header
+        .buffers()
+        .into_iter()
+        .flatten()
+        .map(|buffer| plain_size(body, buffer, compressed));
+    let mut sizes = sizes.collect::<Option<Vec<_>>>().ok_or_else(broken)?.into_iter();
+    let mut views = header.variadicBufferCounts().into_iter().flatten();
+    let mut nodes = header.nodes().into_iter().flatten();
+    let rows = header.length();
+    // Every value takes a bit at least, whatever the compression.
+    if rows < 0 || !schema.fields().is_empty() && rows > body.len() as i64 * 8 * LZ4_RATIO_MAX {
+        return Err(broken());
+    }
+    for field in schema.fields() {
+        let node = nodes.next().ok_or_else(broken)?;
+        let (values_size, more) = match field.data_type() {
+            DataType::Boolean => (u64::div_ceil(rows as u64, 8) as i64, Some(0)),
+            DataType::Utf8View | DataType::BinaryView => (rows * 16, views.next().filter(|count| *count >= 0)),
+            ty => (rows * ty.primitive_width().unwrap_or(0) as i64, Some(0)),
+        };
+        let (validity, values) = sizes.next().zip(sizes.next()).ok_or_else(broken)?;
+        let nulls_fit = node.null_count() == 0 || validity.saturating_mul(8) >= rows;
+        if node.length() != rows || !(0..=rows).contains(&node.null_count()) || !nulls_fit || values != values_size {
             return Err(broken());
         }
-        if header.compression().is_some() && length > 0 {
-            let prefix = body[offset as usize..end as usize]
-                .first_chunk::<8>()
-                .ok_or_else(broken)?;
-            let plain = i64::from_le_bytes(*prefix);
-            if plain < -1 || plain > length.saturating_mul(LZ4_RATIO_MAX) {
-                return Err(broken());
-            }
+        for _ in 0..more.ok_or_else(broken)? {
+            sizes.next().ok_or_else(broken)?;
         }
     }
-    let negative = |node: &arrow::ipc::FieldNode| node.length() < 0 || node.null_count() < 0;
-    if header.length() < 0 || header.nodes().into_iter().flatten().any(negative) {
-        return Err(RecordError::Batch("a length is negative".into()));
+    if nodes.next().is_some() || sizes.next().is_some() || views.next().is_some() {
+        return Err(broken());
     }
     Ok(())
+}
+
+/// The size of a buffer once it is plain; `None` if it lies outside the body, or claims what no compression reaches.
+fn plain_size(body: &Buffer, buffer: &arrow::ipc::Buffer, compressed: bool) -> Option<i64> {
+    let (offset, size) = (buffer.offset(), buffer.length());
+    let end = offset.checked_add(size).filter(|_| offset % ALIGNMENT as i64 == 0)?;
+    let bytes = body.get(usize::try_from(offset).ok()?..usize::try_from(end).ok()?)?;
+    if !compressed || size == 0 {
+        return Some(size);
+    }
+    match i64::from_le_bytes(*bytes.first_chunk()?) {
+        -1 => Some(size - 8),
+        plain => (0..=size.saturating_mul(LZ4_RATIO_MAX))
+            .contains(&plain)
+            .then_some(plain),
+    }
 }
 
 fn malformed(error: impl std::fmt::Display) -> RecordError {

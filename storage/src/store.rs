@@ -213,7 +213,9 @@ impl RangeStore {
         drop(applier);
         if let Some((newest, _)) = outcomes.last() {
             let subscribers = self.subscribers.read().clone();
-            subscribers.iter().for_each(|subscriber| subscriber(*newest));
+            for subscriber in &subscribers {
+                subscriber(*newest);
+            }
         }
         result.map(|()| outcomes)
     }

@@ -124,7 +124,7 @@ impl CrashDisk {
 }
 
 impl State {
-    /// SplitMix64.
+    /// One step of the generator `SplitMix64`.
     fn next(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;

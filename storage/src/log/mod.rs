@@ -597,9 +597,9 @@ impl State {
         while low < high {
             let middle = low + (high - low).div_ceil(2);
             if end_of(LogIndex(middle)) - start <= max_bytes {
-                low = middle
+                low = middle;
             } else {
-                high = middle - 1
+                high = middle - 1;
             }
         }
         (segment, LogIndex(low), start, end_of(LogIndex(low)))

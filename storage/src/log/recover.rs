@@ -96,7 +96,10 @@ fn list_segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<LogIndex>, StorageEr
         std::io::ErrorKind::NotFound => StorageError::NoRange { path: dir.to_owned() },
         _ => StorageError::io("list", dir, error),
     })?;
-    for name in names.iter().filter(|name| name.ends_with(".tmp")) {
+    for name in names
+        .iter()
+        .filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "tmp"))
+    {
         let path = dir.join(name);
         disk.remove(&path)
             .map_err(|error| StorageError::io("remove", path, error))?;
@@ -255,7 +258,7 @@ impl SegmentReader {
             return Err(self.damaged(at, torn.bad.why()));
         }
         let aside = dir.join(format!("torn-{:020}-{at}", self.first.0));
-        self.keep_aside(disk, dir, &aside, &rest)?;
+        keep_aside(disk, dir, &aside, &rest)?;
         tracing::warn!(
             file = %self.path.display(), offset = at, bytes = rest.len(), kept = %aside.display(),
             "cut the torn end of a write that was never acknowledged"
@@ -265,16 +268,16 @@ impl SegmentReader {
         self.size = at;
         Ok(())
     }
+}
 
-    fn keep_aside(&self, disk: &dyn Disk, dir: &Path, aside: &Path, bytes: &[u8]) -> Result<(), StorageError> {
-        let write = || {
-            let file = disk.create(aside)?;
-            file.write_at(0, bytes)?;
-            file.sync()?;
-            disk.sync_dir(dir)
-        };
-        write().map_err(|error| StorageError::io("write", aside, error))
-    }
+fn keep_aside(disk: &dyn Disk, dir: &Path, aside: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+    let write = || {
+        let file = disk.create(aside)?;
+        file.write_at(0, bytes)?;
+        file.sync()?;
+        disk.sync_dir(dir)
+    };
+    write().map_err(|error| StorageError::io("write", aside, error))
 }
 
 /// Whether, between `at` and the sound frame at `sound`, a sector (the part of it behind `at`) is all zeros.

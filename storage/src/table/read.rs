@@ -163,7 +163,8 @@ impl TableSnapshot {
             .map_err(|error| ReadError::Arrow(error.to_string()))
     }
 
-    /// The rows that exactly this version ended and began, for whoever keeps something up to date with the table.
+    /// The rows that exactly this version ended and began, for whoever keeps something up to date with the table. Known
+    /// for versions above the horizon.
     pub fn changes(&self) -> RowChanges {
         let (begun, ended) = self.table.inner.read().history.changes(self.version);
         RowChanges {

@@ -96,7 +96,7 @@ impl Stage<'_> {
             let column = &self.def.columns[*ordinal];
             self.named(batch, &column.name, &column.ty.arrow())
         });
-        let keys = self.encode(index, &columns.collect::<Result<Vec<_>, _>>()?)?;
+        let keys = encode(index, &columns.collect::<Result<Vec<_>, _>>()?)?;
         for row in 0..keys.len() {
             let found = keys.key(row).and_then(|(hash, key)| index.newest(hash, key));
             take(found.ok_or_else(|| self.conflict())?)?;
@@ -108,7 +108,7 @@ impl Stage<'_> {
     fn begin(&self, batch: &RecordBatch) -> Result<StagedBatch, ApplyRefusal> {
         for field in batch.schema_ref().fields() {
             if self.def.column(field.name()).is_none() {
-                return Err(self.schema(format!("`{}` has no column `{}`", self.def.name, field.name())));
+                return Err(schema(format!("`{}` has no column `{}`", self.def.name, field.name())));
             }
         }
         let columns = (0..self.def.columns.len()).map(|ordinal| self.column(batch, ordinal));
@@ -117,7 +117,7 @@ impl Stage<'_> {
             .table
             .keys
             .iter()
-            .map(|index| self.encode(index, &key_columns(index, &columns)));
+            .map(|index| encode(index, &key_columns(index, &columns)));
         Ok(StagedBatch {
             rows: batch.num_rows(),
             keys: keys.collect::<Result<_, _>>()?,
@@ -140,7 +140,7 @@ impl Stage<'_> {
                 def.ty,
                 array.data_type()
             );
-            return Err(self.schema(why));
+            return Err(schema(why));
         }
         if self.def.requires_value(ordinal) && array.null_count() > 0 {
             return Err(ApplyRefusal::NotNull {
@@ -176,19 +176,11 @@ impl Stage<'_> {
     fn named(&self, batch: &RecordBatch, name: &str, ty: &DataType) -> Result<ArrayRef, ApplyRefusal> {
         match batch.column_by_name(name) {
             Some(column) if column.data_type() == ty && column.null_count() == 0 => Ok(Arc::clone(column)),
-            _ => Err(self.schema(format!(
+            _ => Err(schema(format!(
                 "rows of `{}` end by `{name}`, a {ty} without NULL",
                 self.def.name
             ))),
         }
-    }
-
-    fn encode(&self, index: &KeyIndex, columns: &[ArrayRef]) -> Result<Keys, ApplyRefusal> {
-        index.encode(columns).map_err(|error| self.schema(error.to_string()))
-    }
-
-    fn schema(&self, why: String) -> ApplyRefusal {
-        ApplyRefusal::Schema { why }
     }
 
     fn conflict(&self) -> ApplyRefusal {
@@ -196,6 +188,14 @@ impl Stage<'_> {
             collection: self.def.name.clone(),
         }
     }
+}
+
+fn encode(index: &KeyIndex, columns: &[ArrayRef]) -> Result<Keys, ApplyRefusal> {
+    index.encode(columns).map_err(|error| schema(error.to_string()))
+}
+
+fn schema(why: String) -> ApplyRefusal {
+    ApplyRefusal::Schema { why }
 }
 
 fn key_columns(index: &KeyIndex, columns: &[ArrayRef]) -> Vec<ArrayRef> {

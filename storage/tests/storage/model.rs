@@ -129,19 +129,15 @@ fn changes(write: &Write, extra: bool) -> Vec<TableChange> {
     let mut people = people_change(&write.ended, &write.begun);
     if extra && let Some(begun) = &people.begun {
         let doubled = write.begun.iter().map(|person| person.2 * 2).collect::<Int64Array>();
-        let columns = begun
-            .schema()
+        let (schema, columns, _) = begun.clone().into_parts();
+        let mut columns: Vec<_> = schema
             .fields()
             .iter()
-            .map(|field| field.name().clone())
-            .zip(begun.columns().to_vec());
-        let columns: Vec<_> = columns.chain([("extra".to_owned(), Arc::new(doubled) as _)]).collect();
-        people.begun = Some(batch(
-            columns
-                .iter()
-                .map(|(name, array)| (name.as_str(), Arc::clone(array)))
-                .collect(),
-        ));
+            .map(|field| field.name().as_str())
+            .zip(columns)
+            .collect();
+        columns.push(("extra", Arc::new(doubled)));
+        people.begun = Some(batch(columns));
     }
     vec![people, notes_change(&write.notes_ended, &write.notes_begun)]
 }
@@ -198,7 +194,7 @@ impl Run {
     fn write(&mut self, write: &Write) {
         let state = self.state().clone();
         // Every other write after the growth knows the new column.
-        let extra = state.grown && write.notes_begun.len() % 2 == 0;
+        let extra = state.grown && write.notes_begun.len().is_multiple_of(2);
         let snapshot = now(&self.store).0.saturating_sub(write.back).max(state.horizon).max(2);
         let mut changes = changes(write, extra);
         let mut lost = false;
@@ -248,7 +244,7 @@ impl Run {
         let horizon = self.state().horizon;
         for (version, state) in self.versions.iter().enumerate().skip(2) {
             match self.store.snapshot(Some(LogIndex(version as u64))) {
-                Ok(snapshot) => check_version(&snapshot, state, &self.versions[version - 1]),
+                Ok(snapshot) => check_version(&snapshot, state, &self.versions[version - 1], horizon),
                 Err(error) => {
                     assert!((version as u64) < horizon);
                     let horizon = LogIndex(horizon);
@@ -259,7 +255,7 @@ impl Run {
     }
 }
 
-fn check_version(snapshot: &Snapshot, state: &State, before: &State) {
+fn check_version(snapshot: &Snapshot, state: &State, before: &State, horizon: u64) {
     let version = snapshot.version();
     let people: Vec<Person> = state.people.values().map(|row| row.person.clone()).collect();
     assert_eq!(scan_people(snapshot), people, "version {version}");
@@ -285,7 +281,7 @@ fn check_version(snapshot: &Snapshot, state: &State, before: &State) {
     }
     // What the version changed is the difference between it and the one before.
     let ids = |state: &State| state.notes.keys().copied().collect::<BTreeSet<u64>>();
-    if version.0 > state.horizon.max(2) {
+    if version.0 > horizon.max(2) {
         let changes = snapshot.table(NOTES).expect("there").changes();
         let ended: BTreeSet<u64> = changes.ended.iter().map(|row| row.0).collect();
         assert_eq!(ended, &ids(before) - &ids(state), "version {version}");
@@ -322,7 +318,7 @@ fn collected(leader: &RangeStore, step: usize) -> Arc<RangeStore> {
         copy.append_collected(&entries).expect("continues");
         let applied = copy.last().0.index.0.saturating_sub(step as u64 % 3);
         copy.apply_to(LogIndex(applied)).expect("applies");
-        if step % 2 == 0 {
+        if step.is_multiple_of(2) {
             scan_people(&copy.snapshot(None).expect("there"));
         }
     }
