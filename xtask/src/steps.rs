@@ -38,7 +38,9 @@ pub(crate) fn doc(workspace: &Workspace) -> Result<()> {
         .env("RUSTDOCFLAGS", "-D warnings"))
 }
 
+/// The suites start the program that is built beside them, so everything is built first, as the tests build it.
 pub(crate) fn slt(workspace: &Workspace) -> Result<()> {
+    run(cargo(workspace).args(["test", "--workspace", "--locked", "--no-run"]))?;
     run(cargo(workspace).args(["test", "--workspace", "--locked", "--test", "slt", "--", "--nocapture"]))
 }
 

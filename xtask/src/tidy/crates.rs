@@ -47,7 +47,7 @@ pub(crate) const CRATES: &[Crate] = &[
         pure: false,
         dependencies: "candor-parser candor-proto candor-storage arrow async-trait bytes datafusion futures \
             object_store parking_lot parquet serde serde_json sqlparser thiserror tokio tracing uuid",
-        dev_dependencies: "tempfile",
+        dev_dependencies: "tempfile tpchgen",
     },
     Crate {
         folder: "cluster",
