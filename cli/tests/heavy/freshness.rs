@@ -62,10 +62,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Makes the table at n1 and begins.
+    /// Makes the table at n1, waits until every follower has it, and begins.
     pub(crate) async fn start(cluster: &Cluster) -> Self {
         let door = cluster.door(0);
-        door.run("CREATE TABLE beats (n BIGINT PRIMARY KEY)").await;
+        let made = door.run("CREATE TABLE beats (n BIGINT PRIMARY KEY)").await;
+        for node in 1..cluster.nodes.len() {
+            let here = format!("SELECT * FROM beats AT LEAST VERSION {made} WAIT 30s");
+            cluster.door(node).run(&here).await;
+        }
         let commits = Arc::<Commits>::default();
         let task = tokio::spawn(write(door, commits.clone()));
         Self { commits, task }

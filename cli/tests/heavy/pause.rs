@@ -21,7 +21,7 @@ const USUAL_AGE_MAX: Duration = Duration::from_secs(1);
 const EARLY: usize = 8;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s04_s15_s65_s66_reads_go_on_until_a_paused_leader_has_used_the_bound_up() {
+async fn s04_s15_s66_reads_go_on_until_a_paused_leader_has_used_the_bound_up() {
     let cluster = Cluster::start(3, AWARENESS, &[]).await;
     let writer = Writer::start(&cluster).await;
     let mut checker = Checker::new(&cluster, 2, BOUND, &writer);

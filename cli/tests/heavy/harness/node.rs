@@ -48,21 +48,15 @@ impl Node {
         let mut process = command(&spec).spawn().expect("candor starts");
         let stdout = process.stdout.take().expect("standard output is a pipe");
         let ready = tokio::time::timeout(PATIENCE, ready_line(stdout)).await;
-        let node = Self {
-            spec: spec.clone(),
+        let mut node = Self {
+            spec,
             process,
             ended: false,
         };
         let Ok(Ok(line)) = ready else {
-            panic!("{} is not ready: {}", spec.name, node.log_end());
+            panic!("{} is not ready: {}", node.spec.name, node.log_end());
         };
-        let (http, link) = addresses(&line);
-        (spec.http, spec.link) = (http, link);
-        Self::renamed(node, spec)
-    }
-
-    fn renamed(mut node: Self, spec: Spec) -> Self {
-        node.spec = spec;
+        (node.spec.http, node.spec.link) = addresses(&line);
         node
     }
 
