@@ -31,7 +31,7 @@ pub(crate) fn copy(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
     let target_span = cursor.span();
     let target = target(cursor, direction)?;
     let options = options(cursor)?;
-    cursor.expect_end()?;
+    cursor.expect_end_of_read()?;
     Ok(Body::Copy(Copy {
         direction,
         source,

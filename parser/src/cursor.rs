@@ -82,11 +82,16 @@ impl<'a> Cursor<'a> {
         Err(self.wanted("the end of the statement"))
     }
 
+    /// The statement ends here, after which only tails may follow; one of them may have been miswritten.
+    pub(crate) fn expect_end_of_read(&self) -> Result<(), ParseError> {
+        match tails::diagnose(&self.words, self.at) {
+            Some(error) if !self.is_done() => Err(error),
+            _ => self.expect_end(),
+        }
+    }
+
     /// What stands here is not what is wanted.
     pub(crate) fn wanted(&self, what: &str) -> ParseError {
-        if let Some(error) = tails::diagnose(&self.words, self.at) {
-            return error;
-        }
         let message = if self.is_done() {
             format!("the statement ends where {what} is expected")
         } else {

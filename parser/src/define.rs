@@ -116,13 +116,6 @@ fn collection(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
         ast::Statement::CreateTable(table) => table,
         _ => return Err(cursor.wanted("a list of columns")),
     };
-    if !open && table.columns.is_empty() {
-        return Err(ParseError::syntax_help(
-            "the list of columns is empty",
-            format!("leave it away for an open collection: DEFINE COLLECTION {name}"),
-            name.span,
-        ));
-    }
     if table.query.is_some() {
         return Err(ParseError::syntax_help(
             "DEFINE COLLECTION takes no query",
@@ -130,8 +123,15 @@ fn collection(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
             words.locate(&["AS"]),
         ));
     }
+    if !open && table.columns.is_empty() {
+        return Err(ParseError::syntax_help(
+            "the list of columns is empty",
+            format!("leave it away for an open collection: DEFINE COLLECTION {name}"),
+            name.span,
+        ));
+    }
     table.if_not_exists = if_not;
-    refuse::create_table(&table, &words)?;
+    refuse::create_table(&mut table, &words)?;
     let name_span = name.span;
     let what = DefineWhat::Collection(DefineCollection {
         name,

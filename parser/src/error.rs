@@ -191,9 +191,9 @@ pub enum ParseError {
     InTransaction {
         /// The clause.
         clause: Clause,
-        /// The clause as written.
+        /// The tails of the statement as written.
         written: String,
-        /// The clause.
+        /// The first of them.
         #[label("this would choose again")]
         at: miette::SourceSpan,
     },

@@ -22,9 +22,12 @@ pub const SCRIPT_BYTES_MAX: usize = candor_proto::limits::BODY_BYTES_MAX;
 /// How deep brackets may nest.
 pub const NESTING_MAX: usize = 100;
 
+/// How deep queries may nest: one level of them is as deep a tree, and as large on the stack, as several of brackets.
+pub const QUERIES_MAX: usize = 40;
+
 /// How many operators one expression may hold, counted between two commas, enclosing brackets included. Each can be
 /// one level of the tree.
-pub const OPERATORS_MAX: usize = 2000;
+pub const OPERATORS_MAX: usize = 1000;
 
 /// One word, number, string or sign with its bytes in the script.
 #[derive(Clone, Debug)]
@@ -206,54 +209,116 @@ pub(crate) fn statements<'a>(script: &'a str, words: &'a [Lexeme]) -> impl Itera
         })
 }
 
-/// Refuses a statement that nests deeper than [`NESTING_MAX`] or chains more than [`OPERATORS_MAX`] operators.
+/// Refuses a statement that nests deeper than [`NESTING_MAX`] or [`QUERIES_MAX`] or chains more than [`OPERATORS_MAX`]
+/// operators.
 pub(crate) fn check_depth(words: &Words<'_>) -> Result<(), ParseError> {
-    // Operators since the last comma, per level of brackets; set operations chain across commas.
-    let mut levels = vec![(0_usize, 0_usize)];
-    let mut operators = 0;
-    for word in words.words {
-        if word.opens() {
-            levels.push((0, 0));
-        } else if word.closes() {
-            if levels.len() > 1 {
-                let (since_comma, sets) = levels.pop().unwrap_or_default();
-                operators -= since_comma + sets;
-            }
+    let mut depth = Depth {
+        levels: vec![Level::default()],
+        operators: 0,
+        queries: 0,
+    };
+    for (at, word) in words.words.iter().enumerate() {
+        depth.read(word, words.words.get(at + 1));
+        // The one prefix that sqlparser reads without counting: it would recurse until the stack ends.
+        let intervals = words.words[at..]
+            .iter()
+            .take_while(|word| word.is("INTERVAL"))
+            .take(INTERVALS_MAX + 1);
+        let (what, help) = if intervals.count() > INTERVALS_MAX {
+            (
+                format!("INTERVAL stands more than {INTERVALS_MAX} times in a row"),
+                "write INTERVAL once: INTERVAL '1 day'",
+            )
+        } else if depth.levels.len() > NESTING_MAX + 1 {
+            (
+                format!("more than {NESTING_MAX} brackets stand inside each other"),
+                "take inner queries out with WITH",
+            )
+        } else if depth.queries > QUERIES_MAX {
+            (
+                format!("more than {QUERIES_MAX} queries stand inside each other"),
+                "take inner queries out with WITH",
+            )
+        } else if depth.operators > OPERATORS_MAX {
+            (
+                format!("more than {OPERATORS_MAX} operators stand in one expression"),
+                "use IN (…) for long lists, and VALUES for rows; UNION, EXCEPT and INTERSECT count tenfold",
+            )
+        } else {
             continue;
-        }
-        let level = levels.last_mut().expect("the outermost level is never popped");
-        match kind(word) {
-            Kind::Comma => {
-                operators -= level.0;
-                level.0 = 0;
-            }
-            Kind::SetOperator => {
-                level.1 += 1;
-                operators += 1;
-            }
-            Kind::Operator => {
-                level.0 += 1;
-                operators += 1;
-            }
-            Kind::Plain => {}
-        }
-        if levels.len() > NESTING_MAX + 1 {
-            return Err(ParseError::TooDeep {
-                what: format!("more than {NESTING_MAX} brackets stand inside each other"),
-                help: "take inner queries out with WITH".to_owned(),
-                at: place(word.span()),
-            });
-        }
-        if operators > OPERATORS_MAX {
-            return Err(ParseError::TooDeep {
-                what: format!("more than {OPERATORS_MAX} operators stand in one expression"),
-                help: "use IN (…) for long lists, or join with VALUES".to_owned(),
-                at: place(word.span()),
-            });
-        }
+        };
+        return Err(ParseError::TooDeep {
+            what,
+            help: help.to_owned(),
+            at: place(word.span()),
+        });
     }
     Ok(())
 }
+
+/// What stands between one bracket and its closing one.
+#[derive(Default)]
+struct Level {
+    /// Operators since the last comma.
+    operators: usize,
+    /// Set operations, weighed: they chain across commas.
+    sets: usize,
+    is_query: bool,
+}
+
+/// How deep the tree of the words so far can be: the sums over all open levels.
+struct Depth {
+    levels: Vec<Level>,
+    operators: usize,
+    queries: usize,
+}
+
+impl Depth {
+    fn read(&mut self, word: &Lexeme, next: Option<&Lexeme>) {
+        if word.opens() {
+            let is_query = next.is_some_and(|next| QUERY_WORDS.iter().any(|first| next.is(first)));
+            self.queries += usize::from(is_query);
+            self.levels.push(Level {
+                is_query,
+                ..Level::default()
+            });
+        } else if word.closes() {
+            // A closing bracket too many is sqlparser's to refuse.
+            if self.levels.len() > 1
+                && let Some(level) = self.levels.pop()
+            {
+                self.operators -= level.operators + level.sets;
+                self.queries -= usize::from(level.is_query);
+            }
+            return;
+        }
+        let level = self.levels.last_mut().expect("the outermost level is never popped");
+        match kind(word) {
+            Kind::Comma => {
+                self.operators -= level.operators;
+                level.operators = 0;
+            }
+            Kind::SetOperator => {
+                level.sets += SET_WEIGHT;
+                self.operators += SET_WEIGHT;
+            }
+            Kind::Operator => {
+                level.operators += 1;
+                self.operators += 1;
+            }
+            Kind::Plain => {}
+        }
+    }
+}
+
+/// A set operation is as large on the stack as this many operators: 100 of them fit.
+const SET_WEIGHT: usize = 10;
+
+/// How often INTERVAL may be said in a row, as a word and as a name.
+const INTERVALS_MAX: usize = 3;
+
+/// How a query in brackets begins.
+const QUERY_WORDS: [&str; 4] = ["SELECT", "WITH", "VALUES", "TABLE"];
 
 enum Kind {
     Plain,
@@ -267,7 +332,13 @@ fn kind(word: &Lexeme) -> Kind {
     match &word.token.token {
         Token::Comma => Kind::Comma,
         Token::Word(word) => match word.keyword {
-            Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::MINUS => Kind::SetOperator,
+            Keyword::UNION
+            | Keyword::EXCEPT
+            | Keyword::INTERSECT
+            | Keyword::MINUS
+            | Keyword::PIVOT
+            | Keyword::UNPIVOT
+            | Keyword::MATCH_RECOGNIZE => Kind::SetOperator,
             Keyword::AND
             | Keyword::OR
             | Keyword::XOR
@@ -291,9 +362,6 @@ fn kind(word: &Lexeme) -> Kind {
             | Keyword::INTERVAL
             | Keyword::PRIOR
             | Keyword::ARRAY
-            | Keyword::PIVOT
-            | Keyword::UNPIVOT
-            | Keyword::MATCH_RECOGNIZE
             | Keyword::TABLESAMPLE => Kind::Operator,
             _ => Kind::Plain,
         },

@@ -1,9 +1,12 @@
 #![doc = include_str!("../README.md")]
 
 mod copy;
+mod create;
 mod cursor;
 mod define;
+mod dialect;
 mod error;
+mod explain;
 mod lex;
 mod refuse;
 mod script;
@@ -14,7 +17,7 @@ mod statement;
 mod tails;
 
 pub use error::ParseError;
-pub use lex::{NESTING_MAX, OPERATORS_MAX, SCRIPT_BYTES_MAX};
+pub use lex::{NESTING_MAX, OPERATORS_MAX, QUERIES_MAX, SCRIPT_BYTES_MAX};
 pub use script::parse_script;
 pub use sqlparser::ast;
 pub use statement::{

@@ -4,10 +4,12 @@ use sqlparser::ast;
 use sqlparser::tokenizer::Token;
 
 use crate::copy;
+use crate::create;
 use crate::cursor::{Cursor, shorten};
 use crate::define;
 use crate::error::{ParseError, place};
-use crate::lex::{self, Words, span_of};
+use crate::explain;
+use crate::lex::{self, Words};
 use crate::refuse;
 use crate::session;
 use crate::sql;
@@ -130,7 +132,7 @@ const NOT_RUN: [(&str, &str); 38] = [
 ];
 
 /// What a statement without its tails does.
-fn body(words: &Words<'_>) -> Result<Body, ParseError> {
+pub(crate) fn body(words: &Words<'_>) -> Result<Body, ParseError> {
     let Some(first) = words.words.first() else {
         return Err(ParseError::syntax("there is no statement", words.whole()));
     };
@@ -153,30 +155,30 @@ fn body(words: &Words<'_>) -> Result<Body, ParseError> {
             let statement = refuse::write(sql::statement(words)?, words)?;
             Ok(Body::Write(Box::new(statement)))
         }
-        "EXPLAIN" => explain(&mut cursor),
+        "EXPLAIN" => explain::explain(&mut cursor),
         "COPY" => copy::copy(&mut cursor),
         "DEFINE" => define::define(&mut cursor),
         "REMOVE" => define::remove(&mut cursor),
-        "CREATE" => create(&mut cursor),
+        "CREATE" => create::create(&mut cursor),
         "DROP" => define::drop(&mut cursor),
         "USE" => session::use_names(&mut cursor),
         "INFO" => session::info(&mut cursor),
         "SET" => session::set(&mut cursor),
         "RESET" | "SHOW" => session::reset_or_show(&mut cursor),
-        other => match NOT_RUN.iter().find(|(word, _)| *word == other) {
-            Some((word, help)) => Err(ParseError::unsupported(*word, *help, first.span())),
-            // sqlparser knows the words; we know what to say about them.
-            None => Err(sql::statement(words)
-                .err()
-                .filter(|_| other.is_empty())
-                .unwrap_or_else(|| {
-                    ParseError::syntax_help(
-                        format!("`{}` does not begin a statement", shorten(words.written(0))),
-                        begin_help(other),
-                        first.span(),
-                    )
-                })),
-        },
+        other => Err(begins_nothing(words, other)),
+    }
+}
+
+/// The first word begins no statement that is run.
+fn begins_nothing(words: &Words<'_>, keyword: &str) -> ParseError {
+    let at = words.span(0);
+    match NOT_RUN.iter().find(|(word, _)| *word == keyword) {
+        Some((word, help)) => ParseError::unsupported(*word, *help, at),
+        None => ParseError::syntax_help(
+            format!("`{}` does not begin a statement", shorten(words.written(0))),
+            begin_help(keyword),
+            at,
+        ),
     }
 }
 
@@ -237,212 +239,13 @@ fn is_one_expression(statement: &ast::Statement) -> bool {
     format!("SELECT {}", item[0]) == query.to_string()
 }
 
-/// EXPLAIN [ANALYZE] [VERBOSE] statement, EXPLAIN (option {, option}) statement.
-fn explain(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
-    cursor.expect("EXPLAIN")?;
-    let mut options = ExplainOptions::default();
-    let options_at = cursor.span();
-    if cursor.words.is_sign(cursor.at, &Token::LParen) && !starts_query(cursor.words, cursor.at + 1) {
-        options.read_list(cursor)?;
-    } else {
-        options.read_words(cursor)?;
-    }
-    if options.route && options.analyze {
-        return Err(ParseError::syntax_help(
-            "ROUTE never runs the query, and ANALYZE runs it",
-            "keep one of them",
-            options_at,
-        ));
-    }
-    if cursor.is_done() {
-        return Err(cursor.wanted("a query"));
-    }
-    let inner_words = cursor.words.rest(cursor.at);
-    let inner = body(&inner_words)?;
-    if !matches!(inner, Body::Query(_) | Body::Write(_)) {
-        return Err(ParseError::unsupported(
-            format!("EXPLAIN {}", shorten(&inner_words.written(0).to_uppercase())),
-            "EXPLAIN takes a query, INSERT, UPDATE, DELETE or MERGE",
-            inner_words.span(0),
-        ));
-    }
-    Ok(Body::Explain {
-        analyze: options.analyze,
-        verbose: options.verbose,
-        route: options.route,
-        inner: Box::new(inner),
-    })
-}
-
-/// Whether a bracket opens a query and not a list of options.
-fn starts_query(words: Words<'_>, at: usize) -> bool {
-    ["SELECT", "WITH", "VALUES", "TABLE"]
-        .iter()
-        .any(|word| words.is(at, word))
-        || words.is_sign(at, &Token::LParen)
-}
-
-#[derive(Default)]
-struct ExplainOptions {
-    analyze: bool,
-    verbose: bool,
-    route: bool,
-}
-
-impl ExplainOptions {
-    fn read_words(&mut self, cursor: &mut Cursor<'_>) -> Result<(), ParseError> {
-        loop {
-            let at = cursor.span();
-            if cursor.take("ANALYZE") || cursor.take("ANALYSE") {
-                self.analyze = true;
-            } else if cursor.take("VERBOSE") {
-                self.verbose = true;
-            } else if cursor.is("FORMAT") || cursor.is("QUERY") {
-                return Err(ParseError::unsupported(
-                    format!("EXPLAIN {}", cursor.words.written(cursor.at).to_uppercase()),
-                    "EXPLAIN, EXPLAIN ANALYZE, EXPLAIN VERBOSE and EXPLAIN (ROUTE) print rows of text",
-                    at,
-                ));
-            } else {
-                return Ok(());
-            }
-        }
-    }
-
-    fn read_list(&mut self, cursor: &mut Cursor<'_>) -> Result<(), ParseError> {
-        cursor.expect_sign(&Token::LParen)?;
-        loop {
-            let at = cursor.span();
-            let written = cursor.words.written(cursor.at);
-            let slot = match written.to_ascii_uppercase().as_str() {
-                "ANALYZE" | "ANALYSE" => &mut self.analyze,
-                "VERBOSE" => &mut self.verbose,
-                "ROUTE" => &mut self.route,
-                _ => {
-                    return Err(ParseError::unsupported(
-                        format!("the EXPLAIN option {}", shorten(written)),
-                        "options are ROUTE, ANALYZE and VERBOSE",
-                        at,
-                    ));
-                }
-            };
-            cursor.at += 1;
-            *slot = if cursor.take("FALSE") || cursor.take("OFF") {
-                false
-            } else {
-                let _ = cursor.take("TRUE") || cursor.take("ON");
-                true
-            };
-            if !cursor.take_sign(&Token::Comma) {
-                break;
-            }
-        }
-        cursor.expect_sign(&Token::RParen)
-    }
-}
-
-/// CREATE TABLE | VIEW | DATABASE | SCHEMA; everything else by name.
-fn create(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
-    let words = cursor.words;
-    cursor.expect("CREATE")?;
-    if cursor.take("DATABASE") || cursor.take("SCHEMA") {
-        return define::database(cursor);
-    }
-    // OR REPLACE, TEMPORARY and the like stand before the kind.
-    while [
-        "OR",
-        "REPLACE",
-        "TEMP",
-        "TEMPORARY",
-        "GLOBAL",
-        "LOCAL",
-        "UNLOGGED",
-        "MATERIALIZED",
-        "EXTERNAL",
-        "UNIQUE",
-    ]
-    .iter()
-    .any(|word| cursor.is(word))
-    {
-        if cursor.is("UNLOGGED") {
-            return Err(ParseError::unsupported(
-                "UNLOGGED",
-                "leave it away: every write is logged",
-                cursor.span(),
-            ));
-        }
-        cursor.at += 1;
-    }
-    if cursor.is("TABLE") {
-        return match sql::statement(&words)? {
-            ast::Statement::CreateTable(table) => {
-                refuse::create_table(&table, &words)?;
-                if table.columns.is_empty() && table.query.is_none() {
-                    return Err(ParseError::syntax_help(
-                        "the table has no columns",
-                        format!(
-                            "list them, or write DEFINE COLLECTION {} for one that grows columns as rows arrive",
-                            table.name
-                        ),
-                        words.whole(),
-                    ));
-                }
-                Ok(Body::CreateTable(Box::new(table)))
-            }
-            _ => Err(ParseError::unsupported(
-                "this kind of table",
-                "write CREATE TABLE name (…)",
-                words.whole(),
-            )),
-        };
-    }
-    if cursor.is("VIEW") {
-        return match sql::statement(&words)? {
-            ast::Statement::CreateView(mut view) => {
-                refuse::create_view(&mut view, &words)?;
-                Ok(Body::CreateView(Box::new(view)))
-            }
-            _ => Err(ParseError::unsupported(
-                "this kind of view",
-                "write CREATE VIEW name AS SELECT …",
-                words.whole(),
-            )),
-        };
-    }
-    Err(not_created(cursor))
-}
-
-fn not_created(cursor: &Cursor<'_>) -> ParseError {
-    if cursor.is_done() {
-        return cursor.wanted("TABLE, VIEW, DATABASE or SCHEMA");
-    }
-    let kind = cursor.words.written(cursor.at).to_uppercase();
-    let help = match kind.as_str() {
-        "INDEX" => "indexes are not available yet: rows are found by their PRIMARY KEY",
-        "USER" | "ROLE" => "users are not available yet",
-        "FUNCTION" | "PROCEDURE" | "AGGREGATE" => "functions of one's own are not available",
-        "TRIGGER" => "triggers are not available",
-        "SEQUENCE" => "sequences are not available: use uuid()",
-        "TYPE" | "DOMAIN" => "types of one's own are not available: use CHECK",
-        "EXTENSION" => "extensions are not available",
-        _ => "CREATE takes TABLE, VIEW, DATABASE or SCHEMA",
-    };
-    let start = cursor.words.whole().start;
-    let end = cursor.span();
-    ParseError::unsupported(
-        format!("CREATE {}", shorten(&kind)),
-        help,
-        span_of(start, end.start + end.length),
-    )
-}
-
 /// Tails stand on reads only, and a bare word before them that lost its value is not taken for an alias.
 fn check_tails_fit(body: &Body, tails: &Tails, words: &Words<'_>) -> Result<(), ParseError> {
     let Some((clause, span)) = tails.first() else {
         return Ok(());
     };
     let why_not = match body {
-        Body::Query(statement) => return check_no_lost_value(statement, words),
+        Body::Query(statement) => return check_no_lost_value(statement, tails, words),
         Body::Explain { inner, .. } => return check_tails_fit(inner, tails, words),
         Body::Copy(copy) if copy.direction == CopyDirection::To => return Ok(()),
         Body::Begin { read_only: true } => return Ok(()),
@@ -493,12 +296,12 @@ fn not_a_read(
 }
 
 /// `FROM orders STALENESS ANSWERED BY LEADER`: the number is missing, and the bound would silently become an alias.
-fn check_no_lost_value(statement: &ast::Statement, words: &Words<'_>) -> Result<(), ParseError> {
+fn check_no_lost_value(statement: &ast::Statement, tails: &Tails, words: &Words<'_>) -> Result<(), ParseError> {
     let Some(last) = words.words.len().checked_sub(1) else {
         return Ok(());
     };
     let after_as = last > 0 && words.is(last - 1, "AS");
-    match tails::lost_value(words, last) {
+    match tails::lost_value(words, last, tails) {
         Some(error) if !after_as && refuse::is_bare_alias(statement, words.words[last].token.span.start) => Err(error),
         _ => Ok(()),
     }

@@ -23,7 +23,7 @@ pub(crate) fn transaction(cursor: &mut Cursor<'_>) -> Result<Option<Body>, Parse
     } else {
         return Ok(None);
     };
-    cursor.expect_end()?;
+    cursor.expect_end_of_read()?;
     Ok(Some(body))
 }
 

@@ -92,7 +92,6 @@ impl SpanError {
                 "name a bound of at least twice the awareness interval, or ask for the leader: ANSWERED BY LEADER"
                     .to_owned()
             }
-            Self::Negative => "a bound says how old an answer may be: 30s, 5m".to_owned(),
             _ => UNITS_HELP.to_owned(),
         }
     }

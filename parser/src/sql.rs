@@ -4,16 +4,21 @@ use candor_proto::SourceSpan;
 use sqlparser::ast;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Word};
+use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan};
 
 use crate::cursor::shorten;
+use crate::dialect::BoundedDialect;
 use crate::error::{ParseError, place};
-use crate::lex::{DIALECT, Lexeme, NESTING_MAX, Words};
+use crate::lex::{Lexeme, NESTING_MAX, Words};
 use crate::tails;
 
 /// How deep sqlparser may recurse. A level of brackets takes up to four of its steps; beyond brackets this bounds NOT,
 /// CASE and joins inside each other.
 const RECURSION_MAX: usize = 4 * NESTING_MAX + 50;
+
+/// How many expressions may be tried for each word, and for a statement however short.
+const STEPS_PER_WORD: usize = 50;
+const STEPS_MIN: usize = 1000;
 
 /// Reads one statement to its end.
 ///
@@ -42,11 +47,19 @@ pub(crate) fn word(text: &str) -> Token {
 }
 
 fn statement_from(words: &Words<'_>, tokens: Vec<TokenWithSpan>) -> Result<ast::Statement, ParseError> {
-    let mut parser = Parser::new(&DIALECT)
+    let dialect = BoundedDialect::new(STEPS_MIN + STEPS_PER_WORD * tokens.len());
+    let mut parser = Parser::new(&dialect)
         .with_recursion_limit(RECURSION_MAX)
         .with_tokens_with_locations(tokens);
     let read = parser.parse_statement();
     let next = parser.peek_token();
+    if dialect.is_used_up() {
+        return Err(ParseError::TooDeep {
+            what: "what stands inside each other can be read in too many ways".to_owned(),
+            help: "take inner calls and queries out with WITH".to_owned(),
+            at: place(words.span(word_at(words, &next))),
+        });
+    }
     match read {
         Ok(statement) if next.token == Token::EOF => Ok(statement),
         Ok(_) => Err(unexpected(words, word_at(words, &next), "the end of the statement")),
@@ -116,12 +129,13 @@ fn translate(words: &Words<'_>, message: &str, next: &TokenWithSpan) -> ParseErr
     let end = words.words.len();
     if let Some((expected, found)) = text
         .strip_prefix("Expected: ")
+        .or_else(|| text.strip_prefix("Expected "))
         .and_then(|rest| rest.rsplit_once(", found: "))
     {
         let at = match location {
             Some(location) => words.at_location(location).unwrap_or(end),
             None if found == "EOF" => end,
-            None => word_at(words, next),
+            None => last_read(words, word_at(words, next), found),
         };
         return unexpected(words, at, expected);
     }
@@ -136,6 +150,14 @@ fn translate(words: &Words<'_>, message: &str, next: &TokenWithSpan) -> ParseErr
     )
 }
 
+/// Where sqlparser names no place, it may have read past the word it complains about.
+fn last_read(words: &Words<'_>, next: usize, found: &str) -> usize {
+    match next.checked_sub(1) {
+        Some(before) if words.written(before).eq_ignore_ascii_case(found) => before,
+        _ => next,
+    }
+}
+
 /// Something stands where something else is expected.
 fn unexpected(words: &Words<'_>, at: usize, expected: &str) -> ParseError {
     if let Some(error) = tails::diagnose(words, at) {
@@ -148,7 +170,7 @@ fn unexpected(words: &Words<'_>, at: usize, expected: &str) -> ParseError {
     }
     let found = shorten(words.written(at));
     let message = format!("`{found}` stands where {expected} is expected");
-    match help_for(words, at) {
+    match help_for(words, at, &expected) {
         Some(help) => ParseError::syntax_help(message, help, span),
         None => ParseError::syntax(message, span),
     }
@@ -161,34 +183,31 @@ fn plain(expected: &str) -> String {
         "an expression" | "an expression:" => "an expression".to_owned(),
         "end of statement" | "the end of the statement" => "the end of the statement".to_owned(),
         "identifier" => "a name".to_owned(),
+        "a data type name" => "a type".to_owned(),
         "SELECT, VALUES, or a subquery in the query body" => "SELECT, VALUES or a query in brackets".to_owned(),
+        sign if !sign.contains(char::is_alphanumeric) => format!("`{sign}`"),
         other => other.trim_end_matches(':').to_owned(),
     }
 }
 
 /// What to do about words from other dialects and other common slips.
-fn help_for(words: &Words<'_>, at: usize) -> Option<&'static str> {
+fn help_for(words: &Words<'_>, at: usize, expected: &str) -> Option<&'static str> {
     let word = words.words.get(at)?;
-    if at == 0 {
-        return statement_help(word.word()?);
+    if expected == "a type" {
+        return Some("a column needs a type: name TEXT");
+    }
+    let before = |text: &str| at.checked_sub(1).is_some_and(|before| words.is(before, text));
+    if before("FOR") && (word.is("SYSTEM_TIME") || word.is("VERSION")) {
+        return Some("one statement reads one version: write VERSION n at the end");
+    }
+    if before("TABLE") {
+        return Some("write SELECT * FROM name; TABLE name is read as a statement of its own");
     }
     match &word.token.token {
         Token::Comma | Token::RParen => Some("is a value or a name missing before it, or is it one too many?"),
         Token::Question | Token::QuestionPipe => Some("parameters are numbered: $1, $2"),
-        Token::Word(w) if w.quote_style.is_none() && words.is(at.checked_sub(1)?, "OFFSET") => {
-            Some("OFFSET takes a number")
-        }
         Token::Char('`') => Some("names are quoted with \"double quotes\""),
         _ => None,
-    }
-}
-
-fn statement_help(first: &Word) -> Option<&'static str> {
-    match first.value.to_ascii_uppercase().as_str() {
-        "SELCT" | "SLECT" | "SELEC" => Some("did you mean SELECT?"),
-        _ => Some(
-            "statements begin with SELECT, INSERT, UPDATE, DELETE, CREATE, DEFINE, REMOVE, USE, INFO, COPY, EXPLAIN, BEGIN, SET or SHOW, among others",
-        ),
     }
 }
 

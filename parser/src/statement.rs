@@ -47,10 +47,11 @@ impl Statement {
         let Some((clause, span)) = self.tails.first() else {
             return Ok(());
         };
+        // Tails end the statement, so everything from the first one on belongs on BEGIN.
         let start = span.start - self.span.start;
         Err(ParseError::InTransaction {
             clause,
-            written: self.text[start..start + span.length].to_owned(),
+            written: self.text[start..].to_owned(),
             at: place(span),
         })
     }

@@ -495,10 +495,11 @@ pub(crate) fn diagnose(words: &Words<'_>, at: usize) -> Option<ParseError> {
 }
 
 /// A clause that lost its value and was read as an alias: `FROM orders STALENESS ANSWERED BY LEADER`.
-pub(crate) fn lost_value(words: &Words<'_>, alias: usize) -> Option<ParseError> {
-    let clause = if words.is(alias, "STALENESS") {
+/// A clause that is there with its value has lost nothing, and the alias is one.
+pub(crate) fn lost_value(words: &Words<'_>, alias: usize, tails: &Tails) -> Option<ParseError> {
+    let clause = if words.is(alias, "STALENESS") && tails.staleness.is_none() {
         Clause::Staleness
-    } else if words.is(alias, "VERSION") {
+    } else if words.is(alias, "VERSION") && tails.version.is_none() {
         Clause::Version
     } else {
         return None;

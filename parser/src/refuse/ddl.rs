@@ -12,14 +12,22 @@ use crate::sql::bytes_of;
 ///
 /// # Errors
 /// [`ParseError::Unsupported`] for what would not be enforced.
-pub(crate) fn create_table(table: &ast::CreateTable, words: &Words<'_>) -> Result<(), ParseError> {
+pub(crate) fn create_table(table: &mut ast::CreateTable, words: &Words<'_>) -> Result<(), ParseError> {
     known_options(table, words)?;
+    reads(table, words)?;
+    // Set aside, because copying a deep query takes a deep stack.
+    let query = table.query.take();
+    let checked = without_query(table, words);
+    table.query = query;
+    checked
+}
+
+fn without_query(table: &ast::CreateTable, words: &Words<'_>) -> Result<(), ParseError> {
     // Whatever else is said beside name, columns, constraints and query is refused without knowing what it is.
     let plain = CreateTableBuilder::new(table.name.clone())
         .if_not_exists(table.if_not_exists)
         .columns(table.columns.clone())
         .constraints(table.constraints.clone())
-        .query(table.query.clone())
         .hive_formats(table.hive_formats.clone().filter(is_empty))
         .build();
     if ast::Statement::from(plain) != ast::Statement::CreateTable(table.clone()) {
@@ -35,8 +43,7 @@ pub(crate) fn create_table(table: &ast::CreateTable, words: &Words<'_>) -> Resul
     for constraint in &table.constraints {
         self::constraint(constraint, words)?;
     }
-    let mut table = table.clone();
-    reads(&mut table, words)
+    Ok(())
 }
 
 /// sqlparser leaves an empty struct where nothing was said.
@@ -103,7 +110,7 @@ fn known_options(table: &ast::CreateTable, words: &Words<'_>) -> Result<(), Pars
         return refuse("COMMENT", "leave it away", &["COMMENT"]);
     }
     if !matches!(table.table_options, ast::CreateTableOptions::None) {
-        return refuse("storage options of a table", "leave them away", &["WITH"]);
+        return refuse("a storage option of a table", "leave it away", &["WITH"]);
     }
     Ok(())
 }

@@ -167,10 +167,10 @@ impl Reads<'_> {
                 self.set_expression(left)?;
                 self.set_expression(right)
             }
-            ast::SetExpr::Insert(_) => self.write_inside("INSERT", "write INSERT INTO … WITH … SELECT …"),
-            ast::SetExpr::Update(_) => self.write_inside("UPDATE", "put the WITH query into FROM"),
-            ast::SetExpr::Delete(_) => self.write_inside("DELETE", "put the WITH query into USING"),
-            ast::SetExpr::Merge(_) => self.write_inside("MERGE", "put the WITH query into USING"),
+            ast::SetExpr::Insert(_) => self.write_inside("INSERT", "INSERT INTO name WITH … SELECT …"),
+            ast::SetExpr::Update(_) => self.write_inside("UPDATE", "UPDATE name SET … FROM (query) …"),
+            ast::SetExpr::Delete(_) => self.write_inside("DELETE", "DELETE FROM name USING (query) …"),
+            ast::SetExpr::Merge(_) => self.write_inside("MERGE", "MERGE INTO name USING (query) …"),
             ast::SetExpr::Table(_) => refuse(
                 "TABLE name inside a query",
                 "write SELECT * FROM name; TABLE name is read as a statement of its own",
@@ -189,8 +189,12 @@ impl Reads<'_> {
         }
     }
 
-    fn write_inside(&self, word: &str, help: &str) -> Flow {
-        refuse(&format!("{word} inside a query"), help, self.words.locate(&[word]))
+    fn write_inside(&self, word: &str, instead: &str) -> Flow {
+        refuse(
+            &format!("{word} inside a query"),
+            &format!("a query changes nothing: make it a statement of its own ({instead})"),
+            self.words.locate(&[word]),
+        )
     }
 
     /// FETCH FIRST n ROWS ONLY is LIMIT n.

@@ -1,0 +1,1 @@
+COPY orders FROM STDOUT

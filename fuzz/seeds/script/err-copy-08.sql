@@ -1,0 +1,1 @@
+COPY (SELECT 1) FROM 'x.csv'

@@ -1,0 +1,1 @@
+COPY () TO 'x.csv'

@@ -1,0 +1,1 @@
+COPY (DELETE FROM t) TO 'x.csv'

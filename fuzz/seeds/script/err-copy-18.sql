@@ -1,0 +1,1 @@
+COPY orders TO 'x.csv' (FORMAT csv, FORMAT csv)

@@ -1,0 +1,1 @@
+CREATE VIEW v WITH (security_barrier) AS SELECT 1

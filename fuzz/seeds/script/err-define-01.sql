@@ -1,0 +1,1 @@
+DEFINE NAMESPACE a b

@@ -1,0 +1,1 @@
+DEFINE NAMESPACE an_identifier_that_is_longer_than_sixty_three_bytes_is_not_a_name_here

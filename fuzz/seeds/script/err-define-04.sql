@@ -1,0 +1,1 @@
+DEFINE DATABASE a.b.c

@@ -1,0 +1,1 @@
+DEFINE REPLICA n2 AT 'a b:7501'

@@ -1,0 +1,1 @@
+DEFINE REPLICA "n 2" AT 'n2:7501'

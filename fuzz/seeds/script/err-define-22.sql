@@ -1,0 +1,1 @@
+DEFINE REPLICA n2 AT 'n2:7501' ROLES leader

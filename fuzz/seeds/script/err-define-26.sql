@@ -1,0 +1,1 @@
+DEFINE INDEX i ON t (a)

@@ -1,0 +1,1 @@
+REMOVE REPLICA a.b

@@ -1,0 +1,1 @@
+SELECT * FROM (SELECT * FROM orders STALENESS 30s) o

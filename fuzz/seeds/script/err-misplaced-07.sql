@@ -1,0 +1,1 @@
+WITH o AS (SELECT * FROM orders VERSION 7) SELECT * FROM o

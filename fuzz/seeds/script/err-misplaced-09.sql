@@ -1,0 +1,1 @@
+COPY (SELECT * FROM orders STALENESS '30s') TO 'o.csv'

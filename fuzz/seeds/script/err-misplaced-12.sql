@@ -1,0 +1,1 @@
+STALENESS 30s

@@ -1,0 +1,1 @@
+UPDATE orders SET id = 1 WHERE id = 2 ANSWERED BY LEADER

@@ -1,0 +1,1 @@
+TRUNCATE orders STALENESS 30s

@@ -1,0 +1,1 @@
+COPY orders FROM 'o.csv' STALENESS 30s

@@ -1,0 +1,1 @@
+SHOW staleness STALENESS 30s

@@ -1,0 +1,1 @@
+BACKUP TO 's3://bucket/x'

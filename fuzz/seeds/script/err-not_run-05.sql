@@ -1,0 +1,1 @@
+RESTORE FROM 's3://bucket/x'

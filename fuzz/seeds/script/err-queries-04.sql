@@ -1,0 +1,1 @@
+SELECT /*+ SeqScan(t) */ * FROM t

@@ -1,0 +1,1 @@
+SELECT * FROM f() AS t (a INT)

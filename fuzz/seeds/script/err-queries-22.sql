@@ -1,0 +1,1 @@
+SELECT session::context(1)

@@ -1,0 +1,1 @@
+SET staleness = (SELECT 1)

@@ -1,0 +1,1 @@
+SET LOCAL staleness = '30s'

@@ -1,0 +1,1 @@
+SELECT 'ä' FROM t WHERE 'ö' = ,

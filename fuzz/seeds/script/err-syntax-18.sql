@@ -1,0 +1,3 @@
+SELECT a
+FROM t
+WHERE b ==== 'ü'

@@ -1,0 +1,1 @@
+SELECT * FROM accounts ANSWERED BY a_word_that_is_much_longer_than_any_word_should_ever_be

@@ -1,0 +1,1 @@
+SELECT * FROM orders VERSION 1.5

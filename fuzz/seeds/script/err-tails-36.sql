@@ -1,0 +1,1 @@
+SELECT * FROM orders VERSION AS OF 5

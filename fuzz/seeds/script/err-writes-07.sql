@@ -1,0 +1,1 @@
+UPDATE t JOIN s ON t.id = s.id SET a = 1

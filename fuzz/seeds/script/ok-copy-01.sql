@@ -1,0 +1,1 @@
+COPY shop.main.Orders (id, "Note") FROM STDIN (FORMAT csv, HEADER, DELIMITER ';', NULL 'n/a')

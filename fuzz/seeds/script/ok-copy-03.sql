@@ -1,0 +1,1 @@
+COPY (SELECT id, (note) FROM orders WHERE id IN (1, 2)) TO '/tmp/o.parquet' (FORMAT parquet)

@@ -1,0 +1,1 @@
+COPY (VALUES (1)) TO 'x.tsv' (FORMAT 'CSV', DELIMITER '\t', HEADER off)

@@ -1,0 +1,1 @@
+CREATE TABLE IF NOT EXISTS main.t (a INT, b INT, PRIMARY KEY (a, b))

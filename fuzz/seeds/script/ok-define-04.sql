@@ -1,0 +1,1 @@
+DEFINE COLLECTION IF NOT EXISTS shop.main.orders

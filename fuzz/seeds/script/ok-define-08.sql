@@ -1,0 +1,1 @@
+DEFINE REPLICA n2 AT 'db-2.internal:7501' CLIENTS AT 'db-2.internal:7402' HTTP AT '[2001:db8::2]:7401' ROLES writable, readable, writable REGION 'eu-1'

@@ -1,0 +1,1 @@
+EXPLAIN (ROUTE true, ANALYZE off) TABLE t

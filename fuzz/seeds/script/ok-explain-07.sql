@@ -1,0 +1,1 @@
+EXPLAIN RETURN session::context()

@@ -1,0 +1,1 @@
+RETURN session::context()

@@ -1,0 +1,1 @@
+SELECT Session::Context() AS c, x::text, session::text FROM t

@@ -1,0 +1,1 @@
+SELECT t.session::text, "session"::text FROM t

@@ -1,0 +1,1 @@
+SELECT staleness FROM readings

@@ -1,0 +1,1 @@
+SELECT staleness.staleness FROM staleness staleness STALENESS 5m

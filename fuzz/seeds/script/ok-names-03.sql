@@ -1,0 +1,1 @@
+SELECT staleness - 5 s FROM readings

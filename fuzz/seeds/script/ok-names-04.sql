@@ -1,0 +1,1 @@
+SELECT a FROM readings ORDER BY staleness - 5

@@ -1,0 +1,1 @@
+SELECT a FROM readings WHERE staleness = - 5 AND version - 5 > 0

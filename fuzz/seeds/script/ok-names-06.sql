@@ -1,0 +1,1 @@
+SELECT answered FROM tickets ORDER BY answered ANSWERED BY LEADER

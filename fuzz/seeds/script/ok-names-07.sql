@@ -1,0 +1,1 @@
+SELECT version, leader, collection, replica, node, info, wait, least, define FROM version VERSION 3

@@ -1,0 +1,1 @@
+SELECT a AS version FROM t AS staleness ANSWERED BY ANY

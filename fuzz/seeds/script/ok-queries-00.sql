@@ -1,0 +1,1 @@
+TABLE main.orders ORDER BY id LIMIT 3

@@ -1,0 +1,1 @@
+SELECT * FROM a JOIN b USING (id) LEFT JOIN c ON c.id = a.id NATURAL JOIN d CROSS JOIN e

@@ -1,0 +1,1 @@
+SELECT count(*) FILTER (WHERE x > 1) FROM t GROUP BY ROLLUP (a)

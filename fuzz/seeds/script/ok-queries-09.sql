@@ -1,0 +1,1 @@
+SELECT '2024-01-01'::date + INTERVAL '1 day', E'a\nb', $1::int, a[1], '{"a":1}'

@@ -1,0 +1,1 @@
+SELECT x FROM unnest(ARRAY[1, 2]) AS t (x)

@@ -1,0 +1,1 @@
+SELECT ';' ; SELECT $$;$$; SELECT ";" FROM t -- ;

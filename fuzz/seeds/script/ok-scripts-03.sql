@@ -1,0 +1,1 @@
+/* ; */ SELECT 'ä'; SELECT 'b' STALENESS 30s

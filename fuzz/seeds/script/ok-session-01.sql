@@ -1,0 +1,1 @@
+USE NS "Shop"; USE DB main; USE NAMESPACE a, DATABASE b

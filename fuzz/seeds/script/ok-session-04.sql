@@ -1,0 +1,1 @@
+SET answered_by = 'leader'; SET staleness_fallback = leader; SET SESSION answered_by = any

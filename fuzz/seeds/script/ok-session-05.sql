@@ -1,0 +1,1 @@
+SET datafusion.execution.batch_size = 1024; SET x = -5; SET search_path = a, b

@@ -1,0 +1,1 @@
+RESET staleness; RESET ALL; SHOW staleness; SHOW ALL; SHOW TIME ZONE

@@ -1,0 +1,1 @@
+SELECT * FROM events WHERE at > 0 STALENESS 5m;

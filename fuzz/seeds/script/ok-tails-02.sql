@@ -1,0 +1,1 @@
+select * from orders staleness 1m30s

@@ -1,0 +1,1 @@
+SELECT * FROM orders STALENESS 1 h 30 m

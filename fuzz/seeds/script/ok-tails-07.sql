@@ -1,0 +1,1 @@
+SELECT * FROM orders STALENESS 30 /* half a minute */ s

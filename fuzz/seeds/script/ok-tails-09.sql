@@ -1,0 +1,1 @@
+SELECT * FROM accounts WHERE id = 1 ANSWERED BY LEADER;

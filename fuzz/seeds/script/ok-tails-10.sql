@@ -1,0 +1,1 @@
+SELECT * FROM prices answered by any

@@ -1,0 +1,1 @@
+VALUES (1), (2) STALENESS 30s

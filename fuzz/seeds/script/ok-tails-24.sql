@@ -1,0 +1,1 @@
+TABLE orders STALENESS 30s

@@ -1,0 +1,1 @@
+RETURN (SELECT count(*) FROM orders) STALENESS 30s

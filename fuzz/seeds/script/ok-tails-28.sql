@@ -1,0 +1,1 @@
+COPY (SELECT * FROM orders) TO 'o.csv' (FORMAT csv) STALENESS 30s

@@ -1,0 +1,1 @@
+SELECT 'ä€😀' AS "größe" FROM t STALENESS 30s

@@ -1,0 +1,1 @@
+INSERT INTO t (a, b) SELECT a, b FROM s ON CONFLICT (a) DO UPDATE SET b = excluded.b WHERE t.b < 5 RETURNING *

@@ -1,0 +1,1 @@
+UPDATE t SET a = s.a, b = DEFAULT FROM s WHERE t.id = s.id RETURNING t.id

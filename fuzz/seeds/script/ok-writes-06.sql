@@ -1,0 +1,1 @@
+DELETE FROM t USING s WHERE t.id = s.id RETURNING *
