@@ -174,9 +174,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The address as errors repeat it: what stands before `@` may be a password.
+fn without_user(url: &str) -> String {
+    url.rsplit_once('@')
+        .map_or_else(|| url.to_owned(), |(_, host)| format!("…@{host}"))
+}
+
 fn address_of(url: &str) -> Result<String, ClientError> {
     let bad = |why: &str| ClientError::BadUrl {
-        url: url.to_owned(),
+        url: without_user(url),
         why: why.to_owned(),
     };
     let with_scheme = if url.contains("://") {
@@ -213,6 +219,10 @@ mod tests {
         assert_eq!(ok("http://[::1]:7401"), "[::1]:7401");
         for bad in ["https://n1:7401", "http://u:p@n1:7401", "http://", "ftp://n1", ""] {
             assert!(address_of(bad).is_err(), "{bad}");
+        }
+        for bad in ["http://u:secret@n1:7401", "https://u:secret@n1"] {
+            let error = address_of(bad).expect_err("refused").to_string();
+            assert!(!error.contains("secret") && error.contains("n1"), "{error}");
         }
     }
 
