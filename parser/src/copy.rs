@@ -45,7 +45,7 @@ fn source(cursor: &mut Cursor<'_>) -> Result<CopySource, ParseError> {
     if cursor.words.is_sign(cursor.at, &Token::LParen) {
         let close = closing(cursor)?;
         let inner = cursor.words.part(cursor.at + 1, close);
-        if inner.words.is_empty() {
+        if inner.list.is_empty() {
             return Err(cursor.wanted("a query in brackets"));
         }
         let query = refuse::query(sql::statement(&inner)?, &inner)?;
@@ -69,7 +69,7 @@ fn source(cursor: &mut Cursor<'_>) -> Result<CopySource, ParseError> {
 /// The bracket that closes the one at the cursor.
 fn closing(cursor: &Cursor<'_>) -> Result<usize, ParseError> {
     let mut depth = 0_usize;
-    for (offset, word) in cursor.words.words[cursor.at..].iter().enumerate() {
+    for (offset, word) in cursor.words.list[cursor.at..].iter().enumerate() {
         match word.token.token {
             Token::LParen => depth += 1,
             Token::RParen => depth = depth.saturating_sub(1),

@@ -25,7 +25,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.at >= self.words.words.len()
+        self.at >= self.words.list.len()
     }
 
     pub(crate) fn is(&self, word: &str) -> bool {
@@ -106,7 +106,7 @@ impl<'a> Cursor<'a> {
     /// A string in single quotes.
     pub(crate) fn string(&mut self, what: &str) -> Result<(String, SourceSpan), ParseError> {
         let span = self.span();
-        let text = match self.words.words.get(self.at).map(|word| &word.token.token) {
+        let text = match self.words.list.get(self.at).map(|word| &word.token.token) {
             Some(Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text)) => text.clone(),
             Some(Token::DollarQuotedString(text)) => text.value.clone(),
             _ => return Err(self.wanted(what)),
@@ -118,7 +118,7 @@ impl<'a> Cursor<'a> {
     /// One name, lower case unless quoted.
     pub(crate) fn name(&mut self, what: &str) -> Result<(String, SourceSpan), ParseError> {
         let span = self.span();
-        let Some(Token::Word(word)) = self.words.words.get(self.at).map(|word| &word.token.token) else {
+        let Some(Token::Word(word)) = self.words.list.get(self.at).map(|word| &word.token.token) else {
             return Err(self.wanted(what));
         };
         let name = match word.quote_style {

@@ -112,9 +112,8 @@ fn collection(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
     // `t (columns)` is what follows CREATE TABLE; an open collection is a table without columns.
     let words = cursor.words.rest(name_at);
     let prefix = [sql::word("CREATE"), sql::word("TABLE")];
-    let mut table = match sql::statement_after(&prefix, &words)? {
-        ast::Statement::CreateTable(table) => table,
-        _ => return Err(cursor.wanted("a list of columns")),
+    let ast::Statement::CreateTable(mut table) = sql::statement_after(&prefix, &words)? else {
+        return Err(cursor.wanted("a list of columns"));
     };
     if table.query.is_some() {
         return Err(ParseError::syntax_help(

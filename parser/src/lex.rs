@@ -81,7 +81,7 @@ pub(crate) struct Words<'a> {
     /// The whole script.
     pub(crate) script: &'a str,
     /// The words, without the `;`.
-    pub(crate) words: &'a [Lexeme],
+    pub(crate) list: &'a [Lexeme],
     /// Where the statement ends when its words do: the end of the last word.
     pub(crate) end: usize,
 }
@@ -93,7 +93,7 @@ impl<'a> Words<'a> {
 
     /// The bytes of the word at `index`, or the end of the statement.
     pub(crate) fn span(&self, index: usize) -> SourceSpan {
-        match self.words.get(index) {
+        match self.list.get(index) {
             Some(word) => word.span(),
             None => span_of(self.end, self.end),
         }
@@ -113,37 +113,37 @@ impl<'a> Words<'a> {
 
     /// All of it.
     pub(crate) fn whole(&self) -> SourceSpan {
-        self.words
+        self.list
             .first()
             .map_or(span_of(self.end, self.end), |first| span_of(first.start, self.end))
     }
 
     pub(crate) fn is(&self, index: usize, text: &str) -> bool {
-        self.words.get(index).is_some_and(|word| word.is(text))
+        self.list.get(index).is_some_and(|word| word.is(text))
     }
 
     pub(crate) fn is_sign(&self, index: usize, token: &Token) -> bool {
-        self.words.get(index).is_some_and(|word| word.is_sign(token))
+        self.list.get(index).is_some_and(|word| word.is_sign(token))
     }
 
     /// The words from `from` on, up to `to`.
     pub(crate) fn part(&self, from: usize, to: usize) -> Self {
-        let words = &self.words[from..to];
+        let list = &self.list[from..to];
         Self {
             script: self.script,
-            words,
-            end: words.last().map_or_else(|| self.span(from).start, |last| last.end),
+            list,
+            end: list.last().map_or_else(|| self.span(from).start, |last| last.end),
         }
     }
 
     /// The words from `from` on.
     pub(crate) fn rest(&self, from: usize) -> Self {
-        self.part(from, self.words.len())
+        self.part(from, self.list.len())
     }
 
     /// Where these words stand one after another, as whole unquoted words.
     pub(crate) fn find(&self, sequence: &[&str]) -> Option<SourceSpan> {
-        let at = (0..self.words.len()).find(|&at| {
+        let at = (0..self.list.len()).find(|&at| {
             sequence
                 .iter()
                 .enumerate()
@@ -159,7 +159,7 @@ impl<'a> Words<'a> {
 
     /// The word that starts at a place of sqlparser's.
     pub(crate) fn at_location(&self, location: Location) -> Option<usize> {
-        self.words
+        self.list
             .binary_search_by_key(&location, |word| word.token.span.start)
             .ok()
     }
@@ -203,9 +203,9 @@ pub(crate) fn lex(script: &str) -> Result<Vec<Lexeme>, ParseError> {
 pub(crate) fn statements<'a>(script: &'a str, words: &'a [Lexeme]) -> impl Iterator<Item = Words<'a>> {
     words
         .split(|word| word.is_sign(&Token::SemiColon))
-        .filter_map(move |words| {
-            let end = words.last()?.end;
-            Some(Words { script, words, end })
+        .filter_map(move |list| {
+            let end = list.last()?.end;
+            Some(Words { script, list, end })
         })
 }
 
@@ -217,10 +217,10 @@ pub(crate) fn check_depth(words: &Words<'_>) -> Result<(), ParseError> {
         operators: 0,
         queries: 0,
     };
-    for (at, word) in words.words.iter().enumerate() {
-        depth.read(word, words.words.get(at + 1));
+    for (at, word) in words.list.iter().enumerate() {
+        depth.read(word, words.list.get(at + 1));
         // The one prefix that sqlparser reads without counting: it would recurse until the stack ends.
-        let intervals = words.words[at..]
+        let intervals = words.list[at..]
             .iter()
             .take_while(|word| word.is("INTERVAL"))
             .take(INTERVALS_MAX + 1);
@@ -386,7 +386,7 @@ fn kind(word: &Lexeme) -> Kind {
 /// A placeholder that is not `$1` … `$65535`.
 pub(crate) fn highest_parameter(words: &Words<'_>) -> Result<usize, ParseError> {
     let mut highest = 0;
-    for word in words.words {
+    for word in words.list {
         if let Token::Placeholder(name) = &word.token.token {
             highest = highest.max(parameter_number(name, word.span())? as usize);
         }

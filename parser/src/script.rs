@@ -49,7 +49,7 @@ fn statement(words: Words<'_>) -> Result<Statement, ParseError> {
     lex::check_depth(&words)?;
     let parameters = lex::highest_parameter(&words)?;
     let (body_words, tails) = tails::split(words)?;
-    if body_words.words.is_empty() {
+    if body_words.list.is_empty() {
         return Err(ParseError::syntax_help(
             "there is no statement before this",
             "write the query first: SELECT … STALENESS 30s",
@@ -133,7 +133,7 @@ const NOT_RUN: [(&str, &str); 38] = [
 
 /// What a statement without its tails does.
 pub(crate) fn body(words: &Words<'_>) -> Result<Body, ParseError> {
-    let Some(first) = words.words.first() else {
+    let Some(first) = words.list.first() else {
         return Err(ParseError::syntax("there is no statement", words.whole()));
     };
     if first.is_sign(&Token::LParen) {
@@ -198,7 +198,7 @@ fn query(words: &Words<'_>) -> Result<Body, ParseError> {
 /// `TABLE name …` is `SELECT * FROM name …`.
 fn table(words: &Words<'_>) -> Result<Body, ParseError> {
     let rest = words.rest(1);
-    if rest.words.is_empty() {
+    if rest.list.is_empty() {
         return Err(Cursor::new(*words, 1).wanted("the name of a table"));
     }
     let prefix = [sql::word("SELECT"), Token::Mul, sql::word("FROM")];
@@ -209,7 +209,7 @@ fn table(words: &Words<'_>) -> Result<Body, ParseError> {
 /// `RETURN e` is `SELECT e`.
 fn return_expression(words: &Words<'_>) -> Result<Body, ParseError> {
     let rest = words.rest(1);
-    if rest.words.is_empty() {
+    if rest.list.is_empty() {
         return Err(Cursor::new(*words, 1).wanted("an expression"));
     }
     let statement = sql::statement_after(&[sql::word("SELECT")], &rest)?;
@@ -297,12 +297,12 @@ fn not_a_read(
 
 /// `FROM orders STALENESS ANSWERED BY LEADER`: the number is missing, and the bound would silently become an alias.
 fn check_no_lost_value(statement: &ast::Statement, tails: &Tails, words: &Words<'_>) -> Result<(), ParseError> {
-    let Some(last) = words.words.len().checked_sub(1) else {
+    let Some(last) = words.list.len().checked_sub(1) else {
         return Ok(());
     };
     let after_as = last > 0 && words.is(last - 1, "AS");
     match tails::lost_value(words, last, tails) {
-        Some(error) if !after_as && refuse::is_bare_alias(statement, words.words[last].token.span.start) => Err(error),
+        Some(error) if !after_as && refuse::is_bare_alias(statement, words.list[last].token.span.start) => Err(error),
         _ => Ok(()),
     }
 }

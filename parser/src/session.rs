@@ -164,7 +164,7 @@ pub(crate) fn set(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
         }
         name
     };
-    if cursor.is("DEFAULT") && cursor.at + 1 == cursor.words.words.len() {
+    if cursor.is("DEFAULT") && cursor.at + 1 == cursor.words.list.len() {
         return Ok(Body::Reset(Setting::Name(name)));
     }
     set_value(cursor, name)
@@ -175,7 +175,7 @@ fn set_value(cursor: &mut Cursor<'_>, name: String) -> Result<Body, ParseError> 
     if cursor.is_done() {
         return Err(cursor.wanted("a value"));
     }
-    let one_string = cursor.at + 1 == cursor.words.words.len();
+    let one_string = cursor.at + 1 == cursor.words.list.len();
     if one_string && let Ok((value, value_span)) = cursor.string("a value") {
         return Ok(Body::Set {
             name,
@@ -184,7 +184,7 @@ fn set_value(cursor: &mut Cursor<'_>, name: String) -> Result<Body, ParseError> 
         });
     }
     while !cursor.is_done() {
-        let token = &cursor.words.words[cursor.at].token.token;
+        let token = &cursor.words.list[cursor.at].token.token;
         let is_value = matches!(
             token,
             Token::Word(_)
@@ -228,7 +228,7 @@ fn setting_name(cursor: &mut Cursor<'_>) -> Result<String, ParseError> {
 pub(crate) fn reset_or_show(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
     let show = cursor.is("SHOW");
     cursor.at += 1;
-    let setting = if cursor.is("ALL") && cursor.at + 1 == cursor.words.words.len() {
+    let setting = if cursor.is("ALL") && cursor.at + 1 == cursor.words.list.len() {
         cursor.at += 1;
         Setting::All
     } else if cursor.take_all(&["TIME", "ZONE"]) {

@@ -25,19 +25,19 @@ const STEPS_MIN: usize = 1000;
 /// # Errors
 /// What sqlparser does not understand, at the word where it stops.
 pub(crate) fn statement(words: &Words<'_>) -> Result<ast::Statement, ParseError> {
-    statement_from(words, tokens(words.words))
+    statement_from(words, tokens(words.list))
 }
 
 /// Reads one statement from words of ours in front of words of the script; places stay those of the script.
 pub(crate) fn statement_after(prefix: &[Token], words: &Words<'_>) -> Result<ast::Statement, ParseError> {
-    let span = words.words.first().map_or_else(Span::empty, |word| {
+    let span = words.list.first().map_or_else(Span::empty, |word| {
         Span::new(word.token.span.start, word.token.span.start)
     });
     let mut all: Vec<_> = prefix
         .iter()
         .map(|token| TokenWithSpan::new(token.clone(), span))
         .collect();
-    all.append(&mut tokens(words.words));
+    all.append(&mut tokens(words.list));
     statement_from(words, all)
 }
 
@@ -107,7 +107,7 @@ fn is_namespace_call(words: &[Lexeme], at: usize) -> bool {
 
 /// Which word of the statement a token of sqlparser's is; the end if it is none.
 fn word_at(words: &Words<'_>, token: &TokenWithSpan) -> usize {
-    words.at_location(token.span.start).unwrap_or(words.words.len())
+    words.at_location(token.span.start).unwrap_or(words.list.len())
 }
 
 /// `… at Line: 1, Column: 22` at the end of a message, taken off it.
@@ -126,7 +126,7 @@ fn cut_location(message: &str) -> (&str, Option<Location>) {
 
 fn translate(words: &Words<'_>, message: &str, next: &TokenWithSpan) -> ParseError {
     let (text, location) = cut_location(message);
-    let end = words.words.len();
+    let end = words.list.len();
     if let Some((expected, found)) = text
         .strip_prefix("Expected: ")
         .or_else(|| text.strip_prefix("Expected "))
@@ -165,7 +165,7 @@ fn unexpected(words: &Words<'_>, at: usize, expected: &str) -> ParseError {
     }
     let span = words.span(at);
     let expected = plain(expected);
-    if at >= words.words.len() {
+    if at >= words.list.len() {
         return ParseError::syntax(format!("the statement ends where {expected} is expected"), span);
     }
     let found = shorten(words.written(at));
@@ -192,7 +192,7 @@ fn plain(expected: &str) -> String {
 
 /// What to do about words from other dialects and other common slips.
 fn help_for(words: &Words<'_>, at: usize, expected: &str) -> Option<&'static str> {
-    let word = words.words.get(at)?;
+    let word = words.list.get(at)?;
     if expected == "a type" {
         return Some("a column needs a type: name TEXT");
     }
@@ -220,11 +220,11 @@ fn shorten_message(text: &str) -> String {
 pub(crate) fn bytes_of(words: &Words<'_>, span: Span) -> SourceSpan {
     match words.at_location(span.start) {
         Some(at) => {
-            let last = words.words[at..]
+            let last = words.list[at..]
                 .iter()
                 .take_while(|word| word.token.span.end <= span.end)
                 .last();
-            crate::lex::span_of(words.words[at].start, last.map_or(words.words[at].end, |word| word.end))
+            crate::lex::span_of(words.list[at].start, last.map_or(words.list[at].end, |word| word.end))
         }
         None => words.whole(),
     }

@@ -18,7 +18,7 @@ use crate::statement::{AnsweredBy, AtLeast, Clause, NumberValue, SpanValue, Tail
 
 /// Which clause starts at `at`, if one does.
 pub(crate) fn clause_at(words: &Words<'_>, at: usize) -> Option<Clause> {
-    let next = |offset: usize| words.words.get(at + offset).map(|word| &word.token.token);
+    let next = |offset: usize| words.list.get(at + offset).map(|word| &word.token.token);
     let is_value = |token: Option<&Token>| matches!(token, Some(Token::Number(..) | Token::Placeholder(_)));
     let is_text = |token: Option<&Token>| matches!(token, Some(Token::SingleQuotedString(_)));
     if words.is(at, "STALENESS") && (is_value(next(1)) || is_text(next(1))) {
@@ -38,7 +38,7 @@ pub(crate) fn clause_at(words: &Words<'_>, at: usize) -> Option<Clause> {
 ///
 /// # Errors
 /// Every refusal that the clauses themselves and their place give.
-pub(crate) fn split<'a>(words: Words<'a>) -> Result<(Words<'a>, Tails), ParseError> {
+pub(crate) fn split(words: Words<'_>) -> Result<(Words<'_>, Tails), ParseError> {
     let first = first_tail(&words);
     let body = words.part(0, first);
     if let Some(error) = misplaced_inside(&body) {
@@ -47,7 +47,7 @@ pub(crate) fn split<'a>(words: Words<'a>) -> Result<(Words<'a>, Tails), ParseErr
     let mut reader = Reader { words, at: first };
     let mut tails = Tails::default();
     let mut last = None;
-    while reader.at < words.words.len() {
+    while reader.at < words.list.len() {
         let Some(clause) = clause_at(&words, reader.at) else {
             return Err(reader.not_the_end(last.unwrap_or(Clause::Staleness), first));
         };
@@ -61,7 +61,7 @@ pub(crate) fn split<'a>(words: Words<'a>) -> Result<(Words<'a>, Tails), ParseErr
 /// The first clause outside all brackets, or the end.
 fn first_tail(words: &Words<'_>) -> usize {
     let mut depth = 0_usize;
-    for (at, word) in words.words.iter().enumerate() {
+    for (at, word) in words.list.iter().enumerate() {
         match word.token.token {
             Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
             Token::RParen | Token::RBracket | Token::RBrace => depth = depth.saturating_sub(1),
@@ -69,12 +69,12 @@ fn first_tail(words: &Words<'_>) -> usize {
             _ => {}
         }
     }
-    words.words.len()
+    words.list.len()
 }
 
 /// A clause inside brackets belongs to the whole statement.
 fn misplaced_inside(body: &Words<'_>) -> Option<ParseError> {
-    let (at, clause) = (0..body.words.len()).find_map(|at| clause_at(body, at).map(|clause| (at, clause)))?;
+    let (at, clause) = (0..body.list.len()).find_map(|at| clause_at(body, at).map(|clause| (at, clause)))?;
     let place_word = if is_in_cte(body, at) {
         "it stands inside a WITH query"
     } else {
@@ -93,7 +93,7 @@ fn misplaced_inside(body: &Words<'_>) -> Option<ParseError> {
 /// Whether the word stands in the brackets of `name AS ( … )`.
 fn is_in_cte(body: &Words<'_>, at: usize) -> bool {
     let mut open = Vec::new();
-    for (index, word) in body.words[..at].iter().enumerate() {
+    for (index, word) in body.list[..at].iter().enumerate() {
         match word.token.token {
             Token::LParen => open.push(index),
             Token::RParen => {
@@ -111,11 +111,10 @@ fn clause_span(words: &Words<'_>, at: usize, clause: Clause) -> SourceSpan {
     let count = match clause {
         Clause::AtLeastVersion => 4,
         Clause::AnsweredBy => 3,
-        Clause::Version => 2,
-        Clause::Staleness if matches!(words.words.get(at + 1).map(|w| &w.token.token), Some(Token::Number(..))) => 3,
-        Clause::Staleness | Clause::Wait => 2,
+        Clause::Staleness if matches!(words.list.get(at + 1).map(|w| &w.token.token), Some(Token::Number(..))) => 3,
+        Clause::Staleness | Clause::Version | Clause::Wait => 2,
     };
-    let last = (at + count - 1).min(words.words.len().saturating_sub(1));
+    let last = (at + count - 1).min(words.list.len().saturating_sub(1));
     // A bracket that closes is not part of it.
     let last = if words.is_sign(last, &Token::RParen) {
         last - 1
@@ -173,7 +172,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn token(&self) -> Option<&Token> {
-        self.words.words.get(self.at).map(|word| &word.token.token)
+        self.words.list.get(self.at).map(|word| &word.token.token)
     }
 
     /// One clause, into its place in `tails`.
@@ -261,7 +260,7 @@ impl Reader<'_> {
                 let mut written = self.words.written(self.at);
                 let mut end = at.start + at.length;
                 // `5s` is two words that touch.
-                if let Some(next) = self.words.words.get(self.at + 1)
+                if let Some(next) = self.words.list.get(self.at + 1)
                     && next.start == end
                     && next.word().is_some()
                 {
@@ -279,7 +278,7 @@ impl Reader<'_> {
             Some(Token::Minus) => {
                 let span = self
                     .words
-                    .span_from_to(self.at, (self.at + 1).min(self.words.words.len() - 1));
+                    .span_from_to(self.at, (self.at + 1).min(self.words.list.len() - 1));
                 let written = self.words.text(span.start, span.start + span.length);
                 return refuse(written, "no version is negative", span);
             }
@@ -354,10 +353,10 @@ impl Reader<'_> {
     }
 
     fn is_unit_here(&self) -> bool {
-        let Some(word) = self.words.words.get(self.at) else {
+        let Some(word) = self.words.list.get(self.at) else {
             return false;
         };
-        let touches = self.at > 0 && self.words.words[self.at - 1].end == word.start;
+        let touches = self.at > 0 && self.words.list[self.at - 1].end == word.start;
         let Some(text) = word.word() else {
             return false;
         };
@@ -467,7 +466,7 @@ fn is_close(word: &str, wanted: &str) -> bool {
 pub(crate) fn diagnose(words: &Words<'_>, at: usize) -> Option<ParseError> {
     let is_clause = |at: &usize| words.is(*at, "STALENESS") || words.is(*at, "VERSION") || words.is(*at, "WAIT");
     let could_be_value = matches!(
-        words.words.get(at).map(|word| &word.token.token),
+        words.list.get(at).map(|word| &word.token.token),
         Some(
             Token::Word(_)
                 | Token::Number(..)

@@ -179,7 +179,7 @@ proptest! {
 /// Trees as deep as the bounds allow are read and dropped on a small stack, and deeper ones are refused.
 #[test]
 fn the_deepest_trees_fit_into_a_small_stack() {
-    assert!(on_a_stack_of(512, |script| drop(script)) > 50);
+    assert!(on_a_stack_of(512, drop) > 50);
 }
 
 /// Copying takes more: the 4 MB that README.md asks of threads that do it.

@@ -58,7 +58,7 @@ fn s03_staleness_may_follow_where() {
     let statement = one("SELECT * FROM events WHERE at > 0 STALENESS 5m;");
     assert_eq!(
         statement.tails.staleness.map(|t| t.value),
-        Some(SpanValue::Span(Duration::from_secs(300)))
+        Some(SpanValue::Span(Duration::from_mins(5)))
     );
     let Body::Query(query) = statement.body else {
         panic!("a query")
@@ -141,15 +141,15 @@ fn s11_staleness_is_not_reserved() {
     }
     assert_eq!(
         bound("SELECT staleness FROM readings staleness STALENESS 5m"),
-        Some(Duration::from_secs(300))
+        Some(Duration::from_mins(5))
     );
     assert_eq!(
         bound("SELECT * FROM staleness STALENESS 5m"),
-        Some(Duration::from_secs(300))
+        Some(Duration::from_mins(5))
     );
     assert_eq!(
         bound("SELECT a FROM r ORDER BY staleness STALENESS 5m"),
-        Some(Duration::from_secs(300))
+        Some(Duration::from_mins(5))
     );
 }
 
