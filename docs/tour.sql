@@ -30,11 +30,11 @@ SELECT staleness, answered FROM readings ANSWERED BY LEADER;
 
 -- 7. The leader stops; n2's copy grows older.
 \demo pause n1
-\sleep 4s
+\sleep 6s
 SELECT count(*) AS orders FROM orders STALENESS 30s;
-SELECT count(*) AS orders FROM orders STALENESS 2s;
+SELECT count(*) AS orders FROM orders STALENESS 5s;
 
 -- 8. The leader is back, and so is the promise.
 \demo resume n1
-\sleep 3s
-SELECT count(*) AS orders FROM orders STALENESS 3s;
+\sleep 4s
+SELECT count(*) AS orders FROM orders STALENESS 5s;

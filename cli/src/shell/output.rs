@@ -153,10 +153,9 @@ impl Output {
             Stream::Stdout => self.terminals.stdout,
             Stream::Stderr => self.terminals.stderr,
         };
-        let width = if terminal { terminal_width().unwrap_or(80) } else { 100 };
         Style {
             color: self.color_wanted && terminal,
-            width: width.into(),
+            width: terminal.then(|| terminal_width().unwrap_or(80).into()),
         }
     }
 

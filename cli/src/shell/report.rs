@@ -47,8 +47,12 @@ impl Diagnostic for Report {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     pub(crate) color: bool,
-    pub(crate) width: usize,
+    /// Where lines are broken; `None` breaks none, so that a script can look for a sentence.
+    pub(crate) width: Option<usize>,
 }
+
+/// Wider than any line.
+const WIDTH_MAX: usize = 1 << 20;
 
 /// The refusal or failure that a node answered with, pointing into `statement`.
 pub(crate) fn server_error(body: &ErrorBody, statement: &str, style: Style) -> String {
@@ -117,7 +121,8 @@ fn draw(report: &Report, style: Style) -> String {
     };
     let mut text = String::new();
     let drawn = GraphicalReportHandler::new_themed(theme)
-        .with_width(style.width)
+        .with_width(style.width.unwrap_or(WIDTH_MAX))
+        .with_wrap_lines(style.width.is_some())
         .with_links(false)
         .render_report(&mut text, report);
     if drawn.is_err() {
@@ -140,7 +145,7 @@ mod tests {
 
     const PLAIN: Style = Style {
         color: false,
-        width: 80,
+        width: Some(80),
     };
 
     #[test]

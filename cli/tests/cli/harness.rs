@@ -133,6 +133,11 @@ impl Running {
     /// Closes its input and waits for its end.
     pub(crate) fn finish(mut self) -> Ran {
         drop(self.stdin.take());
+        self.end()
+    }
+
+    /// Waits for its end, with its input open.
+    pub(crate) fn end(mut self) -> Ran {
         let mut stderr = self.child.stderr.take().expect("errors");
         let mut stdout = self.stdout.take().expect("an output");
         let errors = thread::spawn(move || {
@@ -201,7 +206,7 @@ impl Node {
 
     pub(crate) fn stop(self, signal: Signal) -> Ran {
         self.process.signal(signal);
-        self.process.finish()
+        self.process.end()
     }
 }
 

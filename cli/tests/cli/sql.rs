@@ -194,7 +194,7 @@ fn ctrl_c_leaves_a_script_with_its_own_code() {
     waiting.write("SELECT 'here' AS a;\n");
     waiting.wait_for("here");
     waiting.signal(Signal::INT);
-    assert_eq!(waiting.finish().code, Some(130));
+    assert_eq!(waiting.end().code, Some(130));
     // Waiting for an answer.
     let mut running = Running::start(candor().args(["sql", &node.url, "--timeout", "10m"]));
     running.write(
@@ -202,7 +202,7 @@ fn ctrl_c_leaves_a_script_with_its_own_code() {
     );
     running.wait_for("here");
     running.signal(Signal::INT);
-    assert_eq!(running.finish().code, Some(130));
+    assert_eq!(running.end().code, Some(130));
     // The node has given up the work: nothing is in flight but the question itself.
     crate::harness::eventually("the work stops", || {
         let ran = node.sql(&["-c", "SELECT requests_in_flight FROM system.sessions"], "");
