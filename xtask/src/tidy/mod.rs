@@ -13,7 +13,7 @@ type Rule = (&'static str, fn(&Workspace) -> Result<Vec<String>>);
 
 const RULES: &[Rule] = &[
     (
-        "pure crates know no clock, randomness, socket, file or async",
+        "pure crates and machines know no clock, randomness, socket, file or async",
         purity::check,
     ),
     ("crates depend on what their list allows", crates::check_manifests),
