@@ -394,6 +394,15 @@ pub(crate) fn highest_parameter(words: &Words<'_>) -> Result<usize, ParseError> 
     Ok(highest)
 }
 
+/// Where the first parameter stands; the whole statement if there is none.
+pub(crate) fn first_parameter(words: &Words<'_>) -> SourceSpan {
+    let found = words
+        .list
+        .iter()
+        .find(|word| matches!(word.token.token, Token::Placeholder(_)));
+    found.map_or_else(|| words.whole(), Lexeme::span)
+}
+
 /// The number of a placeholder.
 pub(crate) fn parameter_number(name: &str, at: SourceSpan) -> Result<u32, ParseError> {
     name.strip_prefix('$')

@@ -58,6 +58,13 @@ fn statement(words: Words<'_>) -> Result<Statement, ParseError> {
     }
     let body = body(&body_words)?;
     check_tails_fit(&body, &tails, &body_words)?;
+    if parameters > 0 && is_kept(&body) {
+        return Err(ParseError::unsupported(
+            "a parameter in a definition",
+            "write the value: a definition is kept, and the parameters of its statement are not",
+            lex::first_parameter(&words),
+        ));
+    }
     let span = words.whole();
     Ok(Statement {
         span,
@@ -66,6 +73,15 @@ fn statement(words: Words<'_>) -> Result<Statement, ParseError> {
         tails,
         parameters,
     })
+}
+
+/// Whether the text itself is kept, to be read again for other statements.
+fn is_kept(body: &Body) -> bool {
+    match body {
+        Body::Define(_) | Body::CreateView(_) => true,
+        Body::CreateTable(table) => table.query.is_none(),
+        _ => false,
+    }
 }
 
 /// Statements that are understood and not run, with what to do instead.

@@ -4,6 +4,7 @@ use candor_proto::SourceSpan;
 use sqlparser::ast::{self, helpers::stmt_create_table::CreateTableBuilder};
 
 use super::reads;
+use crate::cursor::check_name;
 use crate::error::ParseError;
 use crate::lex::Words;
 use crate::sql::bytes_of;
@@ -23,6 +24,7 @@ pub(crate) fn create_table(table: &mut ast::CreateTable, words: &Words<'_>) -> R
 }
 
 fn without_query(table: &ast::CreateTable, words: &Words<'_>) -> Result<(), ParseError> {
+    names(&table.name, words)?;
     // Whatever else is said beside name, columns, constraints and query is refused without knowing what it is.
     let plain = CreateTableBuilder::new(table.name.clone())
         .if_not_exists(table.if_not_exists)
@@ -44,6 +46,21 @@ fn without_query(table: &ast::CreateTable, words: &Words<'_>) -> Result<(), Pars
         self::constraint(constraint, words)?;
     }
     Ok(())
+}
+
+/// A name that is given: `[[namespace.]database.]name`, each part one that [`check_name`] takes.
+fn names(name: &ast::ObjectName, words: &Words<'_>) -> Result<(), ParseError> {
+    if name.0.len() > 3 {
+        return Err(ParseError::syntax_help(
+            "a name has more than three parts",
+            "write name, database.name or namespace.database.name",
+            words.whole(),
+        ));
+    }
+    name.0
+        .iter()
+        .filter_map(ast::ObjectNamePart::as_ident)
+        .try_for_each(|part| check_name(&part.value, bytes_of(words, part.span)))
 }
 
 /// sqlparser leaves an empty struct where nothing was said.
@@ -117,6 +134,7 @@ fn known_options(table: &ast::CreateTable, words: &Words<'_>) -> Result<(), Pars
 
 fn column(column: &ast::ColumnDef, words: &Words<'_>) -> Result<(), ParseError> {
     let at = bytes_of(words, column.name.span);
+    check_name(&column.name.value, at)?;
     if column.data_type == ast::DataType::Unspecified {
         return Err(ParseError::syntax_help(
             format!("the column {} has no type", column.name),
@@ -278,7 +296,7 @@ pub(crate) fn create_view(view: &mut ast::CreateView, words: &Words<'_>) -> Resu
         or_replace: _,
         materialized,
         secure,
-        name: _,
+        name,
         name_before_not_exists: _,
         columns,
         query: _,
@@ -292,6 +310,7 @@ pub(crate) fn create_view(view: &mut ast::CreateView, words: &Words<'_>) -> Resu
         to,
         params,
     } = &*view;
+    names(name, words)?;
     let refuse = |what: &str, help: &str, place: &[&str]| Err(ParseError::unsupported(what, help, words.locate(place)));
     if *materialized {
         return refuse(

@@ -40,6 +40,14 @@ fn reads(node: &mut impl VisitMut, words: &Words<'_>) -> Result<(), ParseError> 
     }
 }
 
+/// Checks joins that stand outside a SELECT.
+fn joins(tables: &[ast::TableWithJoins], words: &Words<'_>) -> Result<(), ParseError> {
+    match tables.iter().try_for_each(|table| read::Reads { words }.joins(table)) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
 /// Whether the word at `location` is an alias without AS.
 pub(crate) fn is_bare_alias(statement: &ast::Statement, location: Location) -> bool {
     struct Aliases(Location);

@@ -338,7 +338,7 @@ impl Reads<'_> {
         from.iter().try_for_each(|table| self.joins(table))
     }
 
-    fn joins(&self, table: &ast::TableWithJoins) -> Flow {
+    pub(super) fn joins(&self, table: &ast::TableWithJoins) -> Flow {
         for join in &table.joins {
             let ast::Join {
                 relation: _,

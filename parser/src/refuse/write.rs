@@ -2,7 +2,7 @@
 
 use sqlparser::ast;
 
-use super::reads;
+use super::{joins, reads};
 use crate::error::ParseError;
 use crate::lex::Words;
 
@@ -223,7 +223,10 @@ fn update(update: &ast::Update, words: &Words<'_>) -> Result<(), ParseError> {
         "write UPDATE name SET … FROM other WHERE …",
         &["FROM"]
     );
-    Ok(())
+    match from {
+        Some(ast::UpdateTableFromKind::AfterSet(tables)) => joins(tables, words),
+        _ => Ok(()),
+    }
 }
 
 fn delete(delete: &ast::Delete, words: &Words<'_>) -> Result<(), ParseError> {
@@ -232,7 +235,7 @@ fn delete(delete: &ast::Delete, words: &Words<'_>) -> Result<(), ParseError> {
         optimizer_hints,
         tables,
         from,
-        using: _,
+        using,
         selection: _,
         returning: _,
         output,
@@ -270,7 +273,7 @@ fn delete(delete: &ast::Delete, words: &Words<'_>) -> Result<(), ParseError> {
         "write DELETE FROM name …",
         &["DELETE"]
     );
-    Ok(())
+    joins(using.as_deref().unwrap_or_default(), words)
 }
 
 fn truncate(truncate: &ast::Truncate, words: &Words<'_>) -> Result<(), ParseError> {
