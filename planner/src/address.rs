@@ -27,12 +27,22 @@ pub(crate) fn advertised(peer: &PeerView) -> Option<Advertised<'_>> {
 }
 
 fn dialable(address: &str) -> bool {
+    match address.as_bytes().first() {
+        None => false,
+        // Only these begin an unspecified address; everything else is not worth parsing, once per peer and verdict.
+        Some(b'0' | b'[' | b':') => !unspecified(address),
+        Some(_) => true,
+    }
+}
+
+/// `0.0.0.0:1`, `[::]:1`, `:1`, in all spellings.
+fn unspecified(address: &str) -> bool {
     let host = address.rsplit_once(':').map_or(address, |(host, _port)| host);
     let host = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'))
         .unwrap_or(host);
-    !host.is_empty() && !host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified())
+    host.is_empty() || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified())
 }
 
 #[cfg(test)]
@@ -82,6 +92,7 @@ mod tests {
             only_http,
             Some(("10.0.0.1:3".to_owned(), Some("10.0.0.1:3".to_owned())))
         );
+        assert!(!dialable("[0:0:0:0:0:0:0:0]:1") && !dialable("") && !dialable("0.0.0.0"));
         assert!(dialable("0.0.0.1:1") && dialable("[::1]:1") && dialable("localhost:1"));
     }
 }

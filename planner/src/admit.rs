@@ -11,7 +11,7 @@ use candor_proto::{LogIndex, NodeName, Redirect, RedirectKind, RedirectReason, R
 use crate::address::advertised;
 use crate::refusal::StalenessUnmet;
 use crate::span::span;
-use crate::standing::{Standing, judge_own, judge_peer, own_age, own_leads};
+use crate::standing::{Standing, judge_copy, judge_own, judge_peer, own_age, own_leads};
 use crate::{Access, PeerView, Refusal, Requirement, View};
 
 /// What becomes of a statement, decided before anything runs.
@@ -200,25 +200,25 @@ fn own_is_the_leader_asked_for(requirement: &Requirement, view: &View) -> bool {
 /// The peer that ranks first: followers before the leader, own region before others, lowest age, then name.
 pub(crate) fn best_peer<'a>(requirement: &Requirement, view: &'a View) -> Option<&'a PeerView> {
     let newest = view.newest_epoch();
-    let ranked = |peer: &'a PeerView| match judge_peer(requirement, newest, peer) {
-        Standing::Admitted => Some((false, peer)),
-        Standing::LastResort => Some((true, peer)),
-        _ => None,
-    };
-    let rank = |&(last, peer): &(bool, &'a PeerView)| {
+    let mut best = None;
+    for peer in &view.peers {
+        let last = match judge_copy(requirement, newest, peer) {
+            Standing::Admitted => false,
+            Standing::LastResort => true,
+            _ => continue,
+        };
         let elsewhere = view.own.region.is_none() || peer.region != view.own.region;
-        (
+        let rank = (
             last,
             elsewhere,
             peer.copy_age_now().unwrap_or(Duration::MAX),
             &peer.node,
-        )
-    };
-    view.peers
-        .iter()
-        .filter_map(ranked)
-        .min_by(|a, b| rank(a).cmp(&rank(b)))
-        .map(|(_, peer)| peer)
+        );
+        if best.as_ref().is_none_or(|(lowest, _)| rank < *lowest) && advertised(peer).is_some() {
+            best = Some((rank, peer));
+        }
+    }
+    best.map(|(_, peer)| peer)
 }
 
 fn redirect(requirement: &Requirement, own: Standing, peer: &PeerView) -> Option<Redirect> {

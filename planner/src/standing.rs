@@ -96,6 +96,15 @@ pub(crate) fn judge_own(requirement: &Requirement, view: &View) -> Standing {
 
 /// How a peer stands, where `newest` is the newest epoch that this node knows of.
 pub(crate) fn judge_peer(requirement: &Requirement, newest: Epoch, peer: &PeerView) -> Standing {
+    match judge_copy(requirement, newest, peer) {
+        Standing::Admitted | Standing::LastResort if advertised(peer).is_none() => Standing::NoAddress,
+        standing => standing,
+    }
+}
+
+/// The same without a look at the peer's addresses: they lie elsewhere in memory, and only the one that is named needs
+/// them.
+pub(crate) fn judge_copy(requirement: &Requirement, newest: Epoch, peer: &PeerView) -> Standing {
     let Some(heard) = &peer.heard else {
         return Standing::NotHeard;
     };
@@ -110,7 +119,6 @@ pub(crate) fn judge_peer(requirement: &Requirement, newest: Epoch, peer: &PeerVi
                 knows: report.epoch,
                 newest,
             },
-            () if advertised(peer).is_none() => Standing::NoAddress,
             () => Standing::Admitted,
         };
     }
@@ -143,20 +151,9 @@ pub(crate) fn judge_peer(requirement: &Requirement, newest: Epoch, peer: &PeerVi
     }
     if report.leads {
         // Level with itself, however long ago it said so; it proves its leadership again on arrival.
-        return if advertised(peer).is_some() {
-            Standing::LastResort
-        } else {
-            Standing::NoAddress
-        };
+        return Standing::LastResort;
     }
-    if let Some(standing) = judge_age(requirement.staleness, peer.copy_age_now()) {
-        return standing;
-    }
-    if advertised(peer).is_none() {
-        Standing::NoAddress
-    } else {
-        Standing::Admitted
-    }
+    judge_age(requirement.staleness, peer.copy_age_now()).unwrap_or(Standing::Admitted)
 }
 
 /// The reason why a copy of this age may not answer, if there is one.
