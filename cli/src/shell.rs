@@ -21,6 +21,7 @@ mod lex;
 mod meta;
 mod output;
 mod report;
+mod schema;
 mod settings;
 mod words;
 
@@ -319,7 +320,8 @@ impl Shell {
 
     fn canceled(&mut self) -> Flow {
         if self.output.place() == Place::Terminal && !self.interrupts.is_ending() {
-            self.output.error("canceled");
+            // After the `^C` that the terminal shows.
+            self.output.note("\ncanceled");
             return Flow::Go;
         }
         Flow::Leave(Exit::Interrupted)

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use candor_client::Column;
+use serde_json::Value;
+
 use super::footer::{Asked, span_text};
 use super::meta::{self, Meta, Pin};
 use super::output::Place;
-use super::{Flow, Shell, format, help};
+use super::{Flow, Shell, format, help, schema};
 use crate::exit::Exit;
 
 /// The nodes that this one knows of.
@@ -50,8 +53,8 @@ fn tables(database: Option<&str>) -> String {
     )
 }
 
-/// The columns of one of them.
-fn describe(name: &str, database: Option<&str>) -> String {
+/// The columns of one of them, for what has no document.
+fn columns(name: &str, database: Option<&str>) -> String {
     format!(
         "SELECT column_name AS \"column\", data_type AS type, is_nullable AS nullable, column_default AS \"default\" \
          FROM information_schema.columns WHERE {} AND table_name = {} ORDER BY ordinal_position",
@@ -91,12 +94,9 @@ impl Shell {
                 let query = tables(self.connection.database());
                 self.run_once(&query).await
             }
-            Meta::Describe(name) => {
-                let query = describe(&name, self.connection.database());
-                self.run_once(&query).await
-            }
+            Meta::Describe(name) => self.describe(&name).await,
             Meta::Schema(name) => self.schema(name.as_deref()).await,
-            Meta::Databases => self.run_once("INFO FOR ROOT").await,
+            Meta::Databases => self.databases().await,
             Meta::Expanded(on) => {
                 self.settings.expanded = on.unwrap_or(!self.settings.expanded);
                 self.said("expanded")
@@ -170,48 +170,72 @@ impl Shell {
         Flow::Go
     }
 
-    /// `.schema`: statements that make the tables again.
-    async fn schema(&mut self, name: Option<&str>) -> Flow {
-        let mut query = format!(
-            "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns WHERE {}",
-            in_database(self.connection.database())
-        );
-        if let Some(name) = name {
-            query.push_str(" AND table_name = ");
-            query.push_str(&quoted(&folded(name)));
+    /// `\d NAME`: the columns of a collection or view.
+    async fn describe(&mut self, name: &str) -> Flow {
+        match self.connection.document(&format!("INFO FOR COLLECTION {name}")).await {
+            Ok(document) => self.show_local(&schema::COLUMNS, &schema::columns(&document)),
+            // A view has no document of its own.
+            Err(_) => {
+                let query = columns(name, self.connection.database());
+                self.run_once(&query).await
+            }
         }
-        query.push_str(" ORDER BY table_name, ordinal_position");
-        let rows = match self.connection.rows(&query).await {
-            Ok(rows) => rows,
+    }
+
+    /// `.schema`: the statements that make what is there.
+    async fn schema(&mut self, name: Option<&str>) -> Flow {
+        match self.connection.document("INFO FOR DATABASE").await {
+            Ok(document) => {
+                let statements = schema::statements(&document, name.map(folded).as_deref());
+                let out = self.output.answers();
+                let written = statements.iter().try_for_each(|statement| writeln!(out, "{statement}"));
+                match written.and_then(|()| self.output.flush()) {
+                    Ok(()) => Flow::Go,
+                    Err(error) => self.output_failed(&error),
+                }
+            }
+            Err(error) => self.complain(&crate::sentence(&error)),
+        }
+    }
+
+    /// `\l`: every namespace that this node holds, with its databases.
+    async fn databases(&mut self) -> Flow {
+        let root = match self.connection.document("INFO FOR ROOT").await {
+            Ok(root) => root,
             Err(error) => return self.complain(&crate::sentence(&error)),
         };
-        let mut tables: Vec<(String, Vec<String>)> = Vec::new();
-        for row in rows {
-            let text = |index: usize| row.get(index).and_then(format::text_of);
-            let (Some(table), Some(column), Some(data_type)) = (text(0), text(1), text(2)) else {
-                continue;
+        let mut rows = Vec::new();
+        for range in root["namespaces"].as_array().into_iter().flatten() {
+            let databases = match range["range"].as_str() {
+                Some(namespace) => self.connection.databases(namespace).await.ok(),
+                None => None,
             };
-            let mut line = format!("    {} {data_type}", identifier(&column));
-            if text(3).as_deref() == Some("NO") {
-                line.push_str(" NOT NULL");
-            }
-            if let Some(default) = text(4) {
-                line.push_str(" DEFAULT ");
-                line.push_str(&default);
-            }
-            match tables.last_mut() {
-                Some((last, lines)) if *last == table => lines.push(line),
-                _ => tables.push((table, vec![line])),
-            }
+            let databases = databases.map_or(Value::Null, |names| Value::String(names.join(", ")));
+            rows.push(vec![
+                range["range"].clone(),
+                databases,
+                range["leader"].clone(),
+                range["epoch"].clone(),
+            ]);
         }
-        for (table, lines) in tables {
-            self.output.note(&format!(
-                "CREATE TABLE {} (\n{}\n);",
-                identifier(&table),
-                lines.join(",\n")
-            ));
+        self.show_local(&["namespace", "databases", "leader", "epoch"], &rows)
+    }
+
+    /// Rows that the shell has put together itself.
+    fn show_local(&mut self, names: &[&str], rows: &[Vec<Value>]) -> Flow {
+        let columns: Vec<Column> = names
+            .iter()
+            .map(|name| Column {
+                name: (*name).to_owned(),
+                r#type: "TEXT".to_owned(),
+            })
+            .collect();
+        let layout = self.output.layout(&self.settings);
+        let written = format::write_rows(self.output.answers(), &columns, rows, layout);
+        match written.and_then(|_| self.output.flush()) {
+            Ok(()) => Flow::Go,
+            Err(error) => self.output_failed(&error),
         }
-        Flow::Go
     }
 
     /// The followers as their leader sees them, and where that cannot be asked this node's own copies.
@@ -311,19 +335,6 @@ impl Shell {
     }
 }
 
-/// A name as it must be written.
-fn identifier(name: &str) -> String {
-    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if plain {
-        name.to_owned()
-    } else {
-        format!("\"{}\"", name.replace('"', "\"\""))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -332,9 +343,7 @@ mod tests {
     fn names_are_folded_and_quoted_as_in_sql() {
         assert_eq!(folded("Orders"), "orders");
         assert_eq!(folded("\"Or\"\"ders\""), "Or\"ders");
-        assert_eq!(identifier("orders"), "orders");
-        assert_eq!(identifier("Or\"ders"), "\"Or\"\"ders\"");
-        assert!(describe("o'rders", None).contains("'o''rders'"));
+        assert!(columns("o'rders", None).contains("'o''rders'"));
     }
 
     #[test]

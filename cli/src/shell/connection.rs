@@ -122,6 +122,30 @@ impl Connection {
             .unwrap_or_default())
     }
 
+    /// One of a node's documents.
+    pub(crate) async fn document(&mut self, query: &str) -> Result<Value, ClientError> {
+        let rows = self.rows(query).await?;
+        Ok(rows.first().and_then(|row| row.first()).map(parsed).unwrap_or_default())
+    }
+
+    /// The databases of a namespace, which need not be the one in use.
+    pub(crate) async fn databases(&mut self, namespace: &str) -> Result<Vec<String>, ClientError> {
+        let session = SessionInfo {
+            namespace: Some(namespace.to_owned()),
+            ..SessionInfo::default()
+        };
+        let client = connect(&self.client.url(), self.timeout, &session)?;
+        let answer = client.execute("INFO FOR NAMESPACE", &[]).await;
+        client.close().await;
+        let document = answer?
+            .last()
+            .and_then(|result| result.scalar())
+            .map(parsed)
+            .unwrap_or_default();
+        let names = document["databases"].as_array().into_iter().flatten();
+        Ok(names.filter_map(Value::as_str).map(str::to_owned).collect())
+    }
+
     /// The leader of the range in use, as this node knows it, and its answer to a query of its own tables.
     pub(crate) async fn leader_answer(&mut self, query: &str) -> Result<Option<(String, Answer)>, ClientError> {
         let Some(namespace) = self.session.namespace.clone() else {
@@ -255,6 +279,14 @@ impl Connection {
     /// Ends the server's session, so that it holds nothing for a shell that has left.
     pub(crate) async fn close(&self) {
         self.client.close().await;
+    }
+}
+
+/// A document, whether it came as text or as what it says.
+fn parsed(value: &Value) -> Value {
+    match value {
+        Value::String(text) => serde_json::from_str(text).unwrap_or_default(),
+        other => other.clone(),
     }
 }
 

@@ -152,6 +152,12 @@ fn refusals_have_exit_codes_of_their_own() {
         "{}",
         stale.stdout
     );
+    // A follower that has just started has greeted nobody who leads.
+    let alone = demo(
+        "\\demo kill n1\n\\demo kill n2\n\\demo start n2\nSELECT count(*) FROM orders ANSWERED BY LEADER;\nSELECT 'never';\n",
+    );
+    assert_eq!(alone.code, Some(5), "{}", alone.stdout);
+    assert!(alone.stdout.contains("DEFINE REPLICA"), "{}", alone.stdout);
 }
 
 #[test]

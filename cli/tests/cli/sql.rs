@@ -177,10 +177,23 @@ fn files_and_commands_of_the_shell_work_in_scripts() {
     assert_eq!(listed.code, Some(0), "{}", listed.stderr);
     assert!(listed.stdout.starts_with("name\tkind\nt\ttable\n"), "{}", listed.stdout);
     assert!(
-        listed.stdout.contains("note\t") && listed.stdout.contains("id\t"),
+        listed.stdout.contains("id\tBIGINT\tno\t\\N\tprimary\n"),
         "{}",
         listed.stdout
     );
+    assert!(
+        listed.stdout.contains("note\tTEXT\tyes\t\\N\t\\N\n"),
+        "{}",
+        listed.stdout
+    );
+    let made = node.sql(&["-c", ".schema", "-c", "\\l"], "");
+    assert!(
+        made.stdout
+            .contains("CREATE TABLE t (\n    id BIGINT NOT NULL,\n    note TEXT,\n"),
+        "{}",
+        made.stdout
+    );
+    assert!(made.stdout.contains("main\tmain\tn1\t1\n"), "{}", made.stdout);
     let wrong = node.sql(&["-c", "\\nonsense"], "");
     assert_eq!(wrong.code, Some(1));
     assert!(wrong.stderr.contains("\\nonsense"), "{}", wrong.stderr);
