@@ -32,6 +32,7 @@ enum OriginName {
     #[value(name = "pg_compat")]
     PgCompat,
     Risinglight,
+    Sqlite,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -59,6 +60,7 @@ async fn run(args: Args) -> Result<bool> {
         OriginName::Candor => Origin::own(),
         OriginName::PgCompat => Origin::pg_compat(&conformance()?),
         OriginName::Risinglight => Origin::risinglight(&conformance()?),
+        OriginName::Sqlite => Origin::sqlite(&conformance()?),
     };
     let mode = match args.cluster {
         ModeName::Node => Mode::Node,

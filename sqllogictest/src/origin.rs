@@ -98,6 +98,22 @@ impl Origin {
             known: known_list("risinglight"),
         }
     }
+
+    /// SQLite's corpus as DataFusion adapted it: large, so it is run by hand.
+    pub fn sqlite(conformance: &Path) -> Self {
+        let root = conformance.join("datafusion-sqlite");
+        Self {
+            name: "sqlite",
+            labels: &["Datafusion"],
+            folder: root.clone(),
+            working_folder: root,
+            rendering: Rendering::Iso,
+            closeness: Closeness::Exact,
+            strict: false,
+            respelled: &[],
+            known: known_list("sqlite"),
+        }
+    }
 }
 
 /// The folder with other projects' suites: `CANDOR_CONFORMANCE`, or the one beside the workspace; `None` if missing.
