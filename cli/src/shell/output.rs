@@ -208,6 +208,7 @@ impl Spinner {
     pub(crate) fn advance(&self, progress: CopyProgress) {
         let Some(bar) = &self.0 else { return };
         let template = match progress.bytes_total {
+            Some(total) if progress.bytes >= total => "{spinner} {msg} read, committing {elapsed} (Ctrl-C cancels)",
             Some(total) => {
                 bar.set_length(total);
                 "{spinner} {msg} [{bar:30}] {bytes}/{total_bytes} {elapsed}, {eta} left (Ctrl-C cancels)"
