@@ -168,7 +168,10 @@ mod tests {
         // The request just made counts: the time runs from it.
         assert!(sessions.find(&id, later + Duration::from_secs(2)).is_ok());
         let end = later + Duration::from_secs(2) + SESSION_IDLE_MAX;
-        assert_eq!(sessions.find(&id, end).err().map(|body| body.code), Some(ErrorCode::SessionDead));
+        assert_eq!(
+            sessions.find(&id, end).err().map(|body| body.code),
+            Some(ErrorCode::SessionDead)
+        );
         assert_eq!(sessions.count(), 0);
     }
 
