@@ -156,6 +156,7 @@ pub(crate) fn set(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
         cursor.at += 1;
     }
     let name = if cursor.take_all(&["TIME", "ZONE"]) {
+        let _ = cursor.take_sign(&Token::Eq) || cursor.take("TO");
         "timezone".to_owned()
     } else {
         let name = setting_name(cursor)?;

@@ -1,1 +1,1 @@
-INFO FOR USER ada
+INFO FOR

@@ -1,1 +1,1 @@
-SET TIME ZONE 'UTC'; SET staleness = DEFAULT
+SET TIME ZONE 'UTC'; SET TIME ZONE = '+09:00'; SET staleness = DEFAULT

@@ -271,7 +271,7 @@ impl Reads<'_> {
         refuse_if!(
             exclude.is_some(),
             "EXCLUDE behind the columns",
-            "write it behind the star: * EXCLUDE (a, b)",
+            "name the columns",
             words.locate(&["EXCLUDE"])
         );
         refuse_if!(

@@ -1,0 +1,1 @@
+CREATE TABLE a_table_whose_name_is_longer_than_sixty_three_bytes_is_no_table_at_all (a INT)

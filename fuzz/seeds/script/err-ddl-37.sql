@@ -1,0 +1,1 @@
+DEFINE COLLECTION t (a INT CHECK (a > $2))

@@ -1,0 +1,1 @@
+INFO FOR NODE n2

@@ -1,0 +1,1 @@
+UPDATE t SET a = 1 FROM s JOIN r WHERE t.id = s.id

@@ -1,0 +1,1 @@
+DELETE FROM t USING s LEFT JOIN r WHERE t.id = s.id
