@@ -53,7 +53,7 @@ pub(crate) fn run(command: &CertCommand) -> Exit {
     };
     match done {
         Ok(said) => {
-            println!("{said}");
+            crate::say(&said);
             Exit::Fine
         }
         Err(error) => {

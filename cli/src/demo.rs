@@ -198,23 +198,26 @@ async fn shell(cluster: &Arc<Cluster>, interrupts: Interrupts) -> Exit {
 /// Each node's URL, a line to try from another window, and where the shell is.
 fn greet(nodes: &[(String, String)], shell_on: &str) {
     for (index, (name, url)) in nodes.iter().enumerate() {
-        println!("{name}  {url}  {}", if index == 0 { "leads" } else { "follows" });
+        crate::say(&format!(
+            "{name}  {url}  {}",
+            if index == 0 { "leads" } else { "follows" }
+        ));
     }
     let url = nodes
         .iter()
         .find(|(name, _)| name == shell_on)
         .map_or("", |(_, url)| url);
-    println!();
-    println!(
+    crate::say("");
+    crate::say(&format!(
         "curl --location-trusted {url}/sql -H 'Candor-Namespace: {main}' -H 'Candor-Database: {main}' \
          -d 'SELECT count(*) FROM orders STALENESS 30s'",
         main = setup::MAIN
-    );
-    println!();
-    println!(
+    ));
+    crate::say("");
+    crate::say(&format!(
         "The shell is on {shell_on} and stays there (\\pin). \\? lists commands, \\demo breaks nodes, \\q stops them all."
-    );
-    println!();
+    ));
+    crate::say("");
 }
 
 /// Certificates and addresses for every node.
@@ -235,7 +238,7 @@ fn specs(args: &DemoArgs, dir: &Path, executable: &Path) -> Result<Vec<Spec>, De
     let (http, http_said) = choose(ports::Kind::Http, args.http_port)?;
     let (link, link_said) = choose(ports::Kind::Link, args.link_port)?;
     for said in [http_said, link_said].into_iter().flatten() {
-        println!("{said}");
+        crate::say(&said);
     }
     let addr = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let ports = http.into_iter().zip(link);

@@ -10,6 +10,7 @@ mod span;
 mod sql;
 
 use std::error::Error;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -71,6 +72,11 @@ fn main() -> ExitCode {
     // A read of standard input that nobody waits for any more must not hold the process.
     runtime.shutdown_background();
     exit.into()
+}
+
+/// Writes a line to standard output. Nobody who could be told is left when that fails.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
 /// An error and its causes in one line.

@@ -57,10 +57,12 @@ async fn serve(config: ServeConfig, with_parent: bool) -> Exit {
             return Exit::Unreachable;
         }
     };
-    println!(
-        "{}",
-        ready_line(name.as_str(), server.http_addr(), server.link_addr(), &data)
-    );
+    crate::say(&ready_line(
+        name.as_str(),
+        server.http_addr(),
+        server.link_addr(),
+        &data,
+    ));
     let exit = tokio::select! {
         _ = terminate.recv() => Exit::Fine,
         _ = interrupt.recv() => Exit::Fine,

@@ -15,6 +15,9 @@ use tokio::io::AsyncReadExt;
 
 use crate::exit::Exit;
 
+/// How a demo's folder is called. Nothing else is ever removed.
+const PREFIX: &str = "candor-demo-";
+
 /// A folder that lives as long as its demo.
 #[derive(Debug)]
 pub(crate) struct TidyFolder {
@@ -30,7 +33,7 @@ impl TidyFolder {
     /// # Errors
     /// When the folder cannot be made or the process not be started.
     pub(crate) fn create(executable: &Path) -> io::Result<Self> {
-        let path = tempfile::Builder::new().prefix("candor-demo-").tempdir()?.keep();
+        let path = tempfile::Builder::new().prefix(PREFIX).tempdir()?.keep();
         match Self::watch(executable, &path) {
             Ok((held, tidy)) => Ok(Self {
                 path,
@@ -78,6 +81,16 @@ impl TidyFolder {
 
 /// The process itself: `candor tidy DIR`.
 pub(crate) async fn run(dir: &Path) -> Exit {
+    let is_demo = dir
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
+    if !is_demo {
+        eprintln!(
+            "error: {} is no demo's folder: those are called {PREFIX}…",
+            dir.display()
+        );
+        return Exit::Usage;
+    }
     // A signal that is meant for the demo must not end what cleans up after it.
     let signals = [
         tokio::signal::unix::SignalKind::terminate(),

@@ -1,6 +1,7 @@
 //! `serve` and `cert`: options from four places, the ready line, the end.
 
 use std::fs;
+use std::path::Path;
 
 use rustix::process::Signal;
 
@@ -81,12 +82,14 @@ fn what_is_wrong_in_the_options_is_named_and_is_usage() {
             "user name",
         ),
         (&["demo", "--nodes", "0"], "--nodes"),
+        (&["tidy", &file], "no demo's folder"),
     ] {
         let ran = run(candor().args(arguments), "");
         assert_eq!(ran.code, Some(3), "{arguments:?}: {}", ran.stderr);
         assert!(ran.stderr.contains(says), "{arguments:?}: {}", ran.stderr);
         assert!(!ran.stderr.contains("secret"), "a password was printed");
     }
+    assert!(Path::new(&file).exists(), "a file that is no demo's was removed");
 }
 
 #[test]
