@@ -9,7 +9,7 @@ use crate::relations::Relations;
 use crate::rows::Output;
 use crate::server::Shared;
 use crate::session::DEFAULT_NAME;
-use crate::statement::{Evaluate, Run, refused};
+use crate::statement::{Effect, Evaluate, Run, refused};
 
 impl Run<'_> {
     pub(crate) async fn define(&mut self, define: &Define) -> Result<Output, Stop> {
@@ -61,7 +61,7 @@ impl Run<'_> {
             };
         }
         self.shared.cluster.define_range(range).await?;
-        self.committed = true;
+        self.effect = Effect::Committed;
         Ok(self.done(Some(0)))
     }
 
@@ -115,7 +115,7 @@ impl Run<'_> {
                     }
                     self.shared.admit_write(&range)?;
                     self.shared.cluster.remove_range(&range).await?;
-                    self.committed = true;
+                    self.effect = Effect::Committed;
                 }
                 Ok(self.done(Some(0)))
             }
@@ -221,14 +221,13 @@ impl Run<'_> {
                 parts: None,
                 mutation: None,
             };
-            let committed = self.shared.cluster.propose(range, transaction).await?;
+            let committed = self.propose(range, transaction).await?;
             match &committed.outcome {
                 Outcome::Refused(refusal) if !matches!(refusal.code(), ErrorCode::Conflict) => {
                     return Err(refused(refusal));
                 }
                 Outcome::Refused(_) => self.shared.metrics.replay(),
                 _ => {
-                    self.committed = true;
                     let receipt = self.shared.write_receipt(range, committed.position);
                     return Ok(Output {
                         rows: None,

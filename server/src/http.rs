@@ -171,11 +171,11 @@ fn with_allow(mut response: Response, methods: &'static str) -> Response {
 
 /// The one error object with its status.
 pub(crate) fn error(shared: &Shared, body: ErrorBody) -> Response {
-    error_with(shared, body, None)
+    error_with(shared, &body, None)
 }
 
 /// An error, with the answers of the statements before it when there are any: `(results, session)` as JSON text.
-pub(crate) fn error_with(shared: &Shared, body: ErrorBody, before: Option<&str>) -> Response {
+pub(crate) fn error_with(shared: &Shared, body: &ErrorBody, before: Option<&str>) -> Response {
     shared.metrics.error(body.code);
     let status = StatusCode::from_u16(body.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut headers = HeaderMap::new();
@@ -185,7 +185,7 @@ pub(crate) fn error_with(shared: &Shared, body: ErrorBody, before: Option<&str>)
         let seconds = body.retry_after_ms.unwrap_or(1000).div_ceil(1000);
         headers.insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    let mut text = error_text(&body);
+    let mut text = error_text(body);
     if let (Some(before), Some(end)) = (before, text.rfind('}')) {
         text.insert_str(end, before);
     }

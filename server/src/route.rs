@@ -101,18 +101,15 @@ impl Shared {
             let mut verdict = admit(&requirement, &view);
             if matches!(verdict, Verdict::Here { .. }) && requirement.needs_leader() {
                 // The last proof is at most one interval old: for this read it is made anew.
-                match self.cluster.prove_leadership(range).await {
-                    Ok(tail) => {
-                        self.cluster
-                            .wait_applied(range, tail.index, self.config.statement_deadline)
-                            .await;
+                if let Ok(tail) = self.cluster.prove_leadership(range).await {
+                    self.cluster
+                        .wait_applied(range, tail.index, self.config.statement_deadline)
+                        .await;
+                } else {
+                    if let Some(copy) = &mut view.own.copy {
+                        copy.leads = false;
                     }
-                    Err(_) => {
-                        if let Some(copy) = &mut view.own.copy {
-                            copy.leads = false;
-                        }
-                        verdict = admit(&requirement, &view);
-                    }
+                    verdict = admit(&requirement, &view);
                 }
             }
             if let Verdict::Wait { at_least, .. } = &verdict {

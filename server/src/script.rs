@@ -16,7 +16,7 @@ use crate::http::{result_text, stopped_after_commit};
 use crate::rows::{Output, deadline_passed};
 use crate::server::Shared;
 use crate::session::Session;
-use crate::statement::{Run, run_statement};
+use crate::statement::{Effect, Run, run_statement};
 
 /// A request's script as text, and its parameters as tails and the engine read them.
 pub(crate) struct Params {
@@ -159,11 +159,11 @@ pub(crate) async fn run(
             text,
             deadline,
             progress: watched.progress(),
-            committed: false,
+            effect: Effect::None,
         };
         let answered = tokio::time::timeout_at(deadline.into(), run_statement(&mut run, statement)).await;
-        committed |= run.committed;
-        let answered = match answered.unwrap_or_else(|_| Err(deadline_passed())) {
+        committed |= run.effect != Effect::None;
+        let answered = match answered.unwrap_or_else(|_| Err(out_of_time(run.effect))) {
             Ok(output) if limits.stream_last && index == last => {
                 live = Some(output);
                 continue;
@@ -178,7 +178,7 @@ pub(crate) async fn run(
                 return stopped(
                     session,
                     stop,
-                    StoppedAt {
+                    &StoppedAt {
                         index,
                         body: &statement.body,
                         committed,
@@ -210,6 +210,19 @@ pub(crate) async fn run(
     }
 }
 
+/// The error of a statement that was stopped at its deadline. A write that was on its way may still be committed.
+fn out_of_time(effect: Effect) -> Stop {
+    if effect == Effect::None {
+        return deadline_passed();
+    }
+    ErrorBody::new(
+        ErrorCode::OutcomeUnknown,
+        "the deadline passed while the write was being committed: whether it took effect is not known",
+    )
+    .with_help("read before writing again")
+    .into()
+}
+
 /// The time one statement has: the shortest of the node's, the session's and the caller's.
 fn statement_time(shared: &Shared, session: &Session, limits: Limits) -> Duration {
     let own = shared.config.statement_deadline;
@@ -226,7 +239,7 @@ struct StoppedAt<'a> {
     was_open: bool,
 }
 
-fn stopped(session: &mut Session, stop: Stop, at: StoppedAt<'_>, done: Vec<Collected>, limits: Limits) -> Ended {
+fn stopped(session: &mut Session, stop: Stop, at: &StoppedAt<'_>, done: Vec<Collected>, limits: Limits) -> Ended {
     match stop {
         Stop::Redirect(redirect) if !at.committed => {
             // The whole transaction goes to the other node, so nothing of it may stay here.

@@ -19,10 +19,10 @@ use crate::transaction::OpenTransaction;
 const SESSIONS_MAX: usize = 4096;
 
 /// A kept session without a request for this long ends.
-const SESSION_IDLE_MAX: Duration = Duration::from_secs(600);
+const SESSION_IDLE_MAX: Duration = Duration::from_mins(10);
 
 /// A kept session with an open transaction ends sooner: its snapshot holds memory.
-const TRANSACTION_IDLE_MAX: Duration = Duration::from_secs(60);
+const TRANSACTION_IDLE_MAX: Duration = Duration::from_mins(1);
 
 /// What statements of one caller share.
 #[derive(Default)]
@@ -162,7 +162,7 @@ mod tests {
         let start = Instant::now();
         let (id, kept) = sessions.open(start).expect("room");
         kept.try_lock().expect("free").namespace = Some("main".to_owned());
-        let later = start + SESSION_IDLE_MAX - Duration::from_secs(1);
+        let later = start + Duration::from_mins(9);
         let found = sessions.find(&id, later).expect("alive");
         assert_eq!(found.try_lock().expect("free").namespace.as_deref(), Some("main"));
         // The request just made counts: the time runs from it.

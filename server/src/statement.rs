@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use candor_cluster::Committed;
 use candor_engine::{
     CopyInput, CopyOutput, Engine, EngineError, Evaluated, PendingWrites, Progress, RowStream, ScriptText,
     StatementContext,
@@ -31,8 +32,19 @@ pub(crate) struct Run<'a> {
     pub(crate) text: &'a ScriptText,
     pub(crate) deadline: Instant,
     pub(crate) progress: Progress,
-    /// The statement made something durable: from here on the script cannot be redirected.
-    pub(crate) committed: bool,
+    /// What the statement has made durable so far.
+    pub(crate) effect: Effect,
+}
+
+/// What a statement has made durable, also when it is stopped before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Nothing.
+    None,
+    /// A proposal was sent and its outcome has not come back.
+    Undecided,
+    /// Something: from here on the script cannot be redirected.
+    Committed,
 }
 
 /// Runs one statement. Dropping the future stops it; a proposal that was sent may still be committed.
@@ -287,7 +299,7 @@ impl Run<'_> {
                 },
                 &Relations::default(),
             )?;
-            let mut evaluated = evaluate.run(&self.shared.engine, ctx, &self.progress).await?;
+            let mut evaluated = Box::pin(evaluate.run(&self.shared.engine, ctx, &self.progress)).await?;
             if evaluated.schema.is_empty() && evaluated.changes.is_empty() {
                 let receipt = self
                     .shared
@@ -301,7 +313,7 @@ impl Run<'_> {
                 parts: None,
                 mutation: None,
             };
-            let committed = self.shared.cluster.propose(range, transaction).await?;
+            let committed = self.propose(range, transaction).await?;
             match committed.outcome {
                 Outcome::Refused(refusal) if retries(&refusal) && replays < limits::WRITE_REPLAYS_MAX => {
                     replays += 1;
@@ -309,7 +321,6 @@ impl Run<'_> {
                 }
                 Outcome::Refused(refusal) => return Err(refused(&refusal)),
                 _ => {
-                    self.committed = true;
                     let receipt = self.shared.write_receipt(range, committed.position);
                     return Ok(returning(evaluated, receipt));
                 }
@@ -332,7 +343,7 @@ impl Run<'_> {
         self.shared.admit_write(range)?;
         let (grounds, pending) = (transaction.grounds.clone(), Arc::clone(&transaction.pending));
         let ctx = self.context(&grounds, &Relations::default())?;
-        let evaluated = evaluate.run(&self.shared.engine, ctx, &self.progress).await?;
+        let evaluated = Box::pin(evaluate.run(&self.shared.engine, ctx, &self.progress)).await?;
         let mut pending = Arc::unwrap_or_clone(pending);
         pending.absorb(&evaluated)?;
         if let Some(transaction) = &mut self.session.transaction {
@@ -422,15 +433,11 @@ impl Run<'_> {
         };
         self.shared.admit_write(&range)?;
         let pending = Arc::unwrap_or_clone(transaction.pending);
-        let committed = self
-            .shared
-            .cluster
-            .propose(&range, pending.into_transaction(snapshot.version())?)
-            .await?;
+        let transaction = pending.into_transaction(snapshot.version())?;
+        let committed = self.propose(&range, transaction).await?;
         if let Outcome::Refused(refusal) = &committed.outcome {
             return Err(refused(refusal));
         }
-        self.committed = true;
         let receipt = self.shared.write_receipt(&range, committed.position);
         Ok(Output {
             rows: None,
@@ -442,6 +449,22 @@ impl Run<'_> {
     fn rollback(&mut self) -> Result<Output, Stop> {
         self.session.transaction.take().ok_or_else(no_transaction)?;
         Ok(self.done(None))
+    }
+
+    /// Proposes a transaction, and keeps in mind how far that got.
+    pub(crate) async fn propose(&mut self, range: &RangeName, transaction: Transaction) -> Result<Committed, Stop> {
+        let before = self.effect;
+        self.effect = Effect::Undecided;
+        let committed = self.shared.cluster.propose(range, transaction).await;
+        self.effect = match &committed {
+            Ok(Committed {
+                outcome: Outcome::Refused(_),
+                ..
+            })
+            | Err(_) => before,
+            Ok(_) => Effect::Committed,
+        };
+        Ok(committed?)
     }
 
     /// The engine's surroundings for one statement.

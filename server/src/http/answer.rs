@@ -111,7 +111,7 @@ async fn in_session(
                 formats::write_results(&done, &mut before);
                 write_session(session, &mut before);
             }
-            super::error_with(shared, *body, Some(&before))
+            super::error_with(shared, &body, Some(&before))
         }
     }
 }
@@ -207,16 +207,13 @@ fn redirect_response(shared: &Shared, redirect: &Redirect, request: &Sql) -> Res
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let status = match location {
-        Some((value, text)) => {
-            doc["retry_with"] = format!("curl --location-trusted -X POST '{text}' --data-binary @script.sql").into();
-            headers.insert(LOCATION, value);
-            StatusCode::TEMPORARY_REDIRECT
-        }
-        None => {
-            doc["help"] = format!("give {} an HTTP address with DEFINE REPLICA … HTTP AT", redirect.node).into();
-            StatusCode::CONFLICT
-        }
+    let status = if let Some((value, text)) = location {
+        doc["retry_with"] = format!("curl --location-trusted -X POST '{text}' --data-binary @script.sql").into();
+        headers.insert(LOCATION, value);
+        StatusCode::TEMPORARY_REDIRECT
+    } else {
+        doc["help"] = format!("give {} an HTTP address with DEFINE REPLICA … HTTP AT", redirect.node).into();
+        StatusCode::CONFLICT
     };
     (status, headers, doc.to_string()).into_response()
 }

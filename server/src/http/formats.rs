@@ -1,6 +1,7 @@
 //! Answers in the form the caller accepts. Streams say how they end: an error in mid-stream is a last line in NDJSON,
 //! and a body that breaks off in CSV and Arrow, which no caller can take for a whole one.
 
+use std::fmt::Write as _;
 use std::io;
 
 use arrow::array::RecordBatch;
@@ -122,7 +123,8 @@ impl Writer {
                 let mut out = String::from("{\"columns\":");
                 write_columns(schema, &mut out);
                 if let Some(count) = rows_affected {
-                    out.push_str(&format!(",\"rows_affected\":{count}"));
+                    // Writing to a String cannot fail.
+                    let _ = write!(out, ",\"rows_affected\":{count}");
                 }
                 out.push_str(",\"receipt\":");
                 out.push_str(&receipt_text(receipt));
@@ -181,7 +183,10 @@ impl Writer {
 
     fn finish(mut self) -> io::Result<Bytes> {
         match &mut self {
-            Self::Ndjson { out, rows } => out.push_str(&format!("{{\"end\":true,\"rows\":{rows}}}\n")),
+            Self::Ndjson { out, rows } => {
+                // Writing to a String cannot fail.
+                let _ = writeln!(out, "{{\"end\":true,\"rows\":{rows}}}");
+            }
             Self::Csv { .. } => {}
             Self::Arrow { writer } => writer.finish().map_err(io::Error::other)?,
         }
