@@ -170,6 +170,7 @@ fn with_allow(mut response: Response, methods: &'static str) -> Response {
 }
 
 /// The one error object with its status.
+#[expect(clippy::needless_pass_by_value, reason = "callers make the body on the spot")]
 pub(crate) fn error(shared: &Shared, body: ErrorBody) -> Response {
     error_with(shared, &body, None)
 }
