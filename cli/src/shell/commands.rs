@@ -172,14 +172,12 @@ impl Shell {
 
     /// `\d NAME`: the columns of a collection or view.
     async fn describe(&mut self, name: &str) -> Flow {
-        match self.connection.document(&format!("INFO FOR COLLECTION {name}")).await {
-            Ok(document) => self.show_local(&schema::COLUMNS, &schema::columns(&document)),
-            // A view has no document of its own.
-            Err(_) => {
-                let query = columns(name, self.connection.database());
-                self.run_once(&query).await
-            }
+        if let Ok(document) = self.connection.document(&format!("INFO FOR COLLECTION {name}")).await {
+            return self.show_local(&schema::COLUMNS, &schema::columns(&document));
         }
+        // A view has no document of its own.
+        let query = columns(name, self.connection.database());
+        self.run_once(&query).await
     }
 
     /// `.schema`: the statements that make what is there.
