@@ -1,9 +1,12 @@
 //! How fast single-row transactions are applied, how long a point read takes, and how fast a scan is.
 //!
+//! Each rate is given by the clock and, where the system tells (Linux), by the time on the processor, which does not
+//! count what other processes took.
+//!
 //! `cargo run --release -p candor-storage --example apply_rate [transactions]`
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use candor_proto::{Epoch, LogIndex, RangeId};
@@ -32,11 +35,11 @@ fn measure(dir: &std::path::Path, count: i64) -> Result<()> {
     store.append(Epoch(1), &[schema().encode()?])?;
     store.apply_to(LogIndex(1))?;
 
-    let encoding = Instant::now();
+    let encoding = Stopwatch::start();
     let records = (0..count)
         .map(|id| insert(id)?.encode().map_err(Into::into))
         .collect::<Result<Vec<_>>>()?;
-    per_second("encode", count, encoding.elapsed());
+    per_second("encode", count, &encoding);
     let bytes: usize = records.iter().map(|(_, payload)| payload.len()).sum();
     println!(
         "{:<28}{:>12.0} bytes",
@@ -44,31 +47,31 @@ fn measure(dir: &std::path::Path, count: i64) -> Result<()> {
         bytes as f64 / count as f64
     );
 
-    let appending = Instant::now();
+    let appending = Stopwatch::start();
     for group in records.chunks(GROUP as usize) {
         store.append(Epoch(1), group)?;
     }
-    per_second("append", count, appending.elapsed());
+    per_second("append", count, &appending);
     let syncing = Instant::now();
     store.sync()?;
     println!("{:<28}{:>12.1} ms", "sync", syncing.elapsed().as_secs_f64() * 1e3);
 
-    let applying = Instant::now();
+    let applying = Stopwatch::start();
     for index in (1..=count).step_by(GROUP as usize) {
         store.apply_to(LogIndex((index + GROUP).min(count + 1) as u64))?;
     }
-    per_second("apply", count, applying.elapsed());
+    per_second("apply", count, &applying);
 
     point_reads(&store, count)?;
     scan(&store, count)?;
     updates(&store, count)?;
 
-    let opening = Instant::now();
+    let opening = Stopwatch::start();
     let again = RangeStore::open(dir)?;
-    per_second("recover the log", count, opening.elapsed());
-    let replaying = Instant::now();
+    per_second("recover the log", count, &opening);
+    let replaying = Stopwatch::start();
     again.apply_to(again.last().0.index)?;
-    per_second("replay", again.last().0.index.0 as i64, replaying.elapsed());
+    per_second("replay", again.last().0.index.0 as i64, &replaying);
     Ok(())
 }
 
@@ -142,14 +145,39 @@ fn updates(store: &Arc<RangeStore>, count: i64) -> Result<()> {
     });
     let records = records.collect::<Result<Vec<_>>>()?;
     store.append(Epoch(1), &records)?;
-    let applying = Instant::now();
+    let applying = Stopwatch::start();
     store.apply_to(store.last().0.index)?;
-    per_second("apply updates", records.len() as i64, applying.elapsed());
+    per_second("apply updates", records.len() as i64, &applying);
     Ok(())
 }
 
-fn per_second(what: &str, count: i64, took: Duration) {
-    println!("{what:<28}{:>12.0} per second", count as f64 / took.as_secs_f64());
+fn per_second(what: &str, count: i64, watch: &Stopwatch) {
+    let clock = count as f64 / watch.clock.elapsed().as_secs_f64();
+    let processor = match (watch.processor, on_processor()) {
+        (Some(start), Some(end)) => format!("{:>12.0} on the processor", count as f64 * 1e9 / (end - start) as f64),
+        _ => String::new(),
+    };
+    println!("{what:<28}{clock:>12.0} per second{processor}");
+}
+
+struct Stopwatch {
+    clock: Instant,
+    processor: Option<u64>,
+}
+
+impl Stopwatch {
+    fn start() -> Self {
+        Self {
+            clock: Instant::now(),
+            processor: on_processor(),
+        }
+    }
+}
+
+/// How long this thread has run, nanoseconds.
+fn on_processor() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split(' ').next()?.parse().ok()
 }
 
 fn column(name: &str, ty: ColumnType) -> ColumnDef {
