@@ -31,7 +31,7 @@ pub(super) fn spawn(tasks: &mut JoinSet<()>, door: &Door, ledger: &Arc<Mutex<Led
         Shape::Row,
         Shape::Transaction,
         Shape::Batch {
-            large: round % LARGE_EVERY == 0,
+            large: round.is_multiple_of(LARGE_EVERY),
         },
     ] {
         tasks.spawn(insert(door.clone(), ledger.clone(), shape));

@@ -12,7 +12,7 @@ pub(crate) use relay::{Lost, Relay};
 use std::time::{Duration, Instant};
 
 /// How long a test waits for what must come. Generous: a machine may be busy, and what never comes fails anyway.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How often a test looks whether it has come.
 const LOOK_EVERY: Duration = Duration::from_millis(10);

@@ -1,6 +1,7 @@
 //! A UDP relay in front of a link port: the network between two nodes, which a test can break, also one way only.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -89,14 +90,17 @@ async fn pass(front: Arc<UdpSocket>, target: SocketAddr, weather: Arc<Weather>) 
         let Ok((length, dialler)) = front.recv_from(&mut buffer).await else {
             continue;
         };
-        if !flows.contains_key(&dialler) {
-            let flow = Arc::new(bind().await);
-            flow.connect(target).await.expect("loopback");
-            readers.spawn(pass_back(flow.clone(), front.clone(), dialler, weather.clone()));
-            flows.insert(dialler, flow);
-        }
+        let flow = match flows.entry(dialler) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let flow = Arc::new(bind().await);
+                flow.connect(target).await.expect("loopback");
+                readers.spawn(pass_back(flow.clone(), front.clone(), dialler, weather.clone()));
+                new.insert(flow)
+            }
+        };
         if weather.passes(&weather.out) {
-            let _ = flows[&dialler].send(&buffer[..length]).await;
+            let _ = flow.send(&buffer[..length]).await;
         }
     }
 }

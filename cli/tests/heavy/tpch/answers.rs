@@ -68,7 +68,7 @@ impl Expected {
         if !enough {
             return Err(format!("{} rows instead of {}", rows.len(), self.rows.len()));
         }
-        let mut ours: Vec<Vec<String>> = rows[..self.rows.len()].iter().map(|row| cells(row)).collect();
+        let mut ours: Vec<Vec<String>> = rows[..self.rows.len()].iter().map(cells).collect();
         let mut theirs: Vec<&String> = self.rows.iter().collect();
         if self.loose {
             ours.sort_by_key(|row| row.join(" "));
