@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use candor_proto::LogIndex;
 
+use crate::batch::SchemaCache;
 use crate::catalog::{Catalog, no_collection};
 use crate::entry::Entry;
 use crate::error::{ApplyRefusal, RecordError};
@@ -65,6 +66,7 @@ pub(crate) struct Applier {
     /// Parts that wait for their transaction. The log holds them too, so what is here is bounded by what a leader
     /// appends between two transactions of its own.
     parts: BTreeMap<u128, Vec<TableChange>>,
+    schemas: SchemaCache,
 }
 
 /// A transaction that fits.
@@ -79,7 +81,7 @@ impl Applier {
     /// A record that this version does not read; nothing has changed then.
     pub(crate) fn apply(&mut self, entry: &Entry) -> Result<Outcome, RecordError> {
         let index = entry.position.index;
-        match Record::decode(entry.kind, &entry.payload)? {
+        match Record::decode_with(entry.kind, &entry.payload, &mut self.schemas)? {
             Record::LeaderElected { .. } => {
                 // Whoever proposed them leads no more, and will not finish.
                 self.parts.clear();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use candor_proto::{LogIndex, NodeName};
 use serde::{Deserialize, Serialize};
 
-use crate::batch::WireBatch;
+use crate::batch::{SchemaCache, WireBatch};
 use crate::error::RecordError;
 use crate::schema::{CollectionId, SchemaChange};
 
@@ -150,6 +150,11 @@ impl Record {
     /// # Errors
     /// A kind that is not known, or bytes that are not of its form.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, RecordError> {
+        Self::decode_with(kind, payload, &mut SchemaCache::default())
+    }
+
+    /// As [`Record::decode`], for many records in a row.
+    pub(crate) fn decode_with(kind: u8, payload: &[u8], schemas: &mut SchemaCache) -> Result<Self, RecordError> {
         match kind {
             Self::LEADER_ELECTED => Ok(Self::LeaderElected { node: read(payload)? }),
             Self::HORIZON => Ok(Self::Horizon { index: read(payload)? }),
@@ -157,7 +162,7 @@ impl Record {
                 let wire: WirePart<'_> = read(payload)?;
                 Ok(Self::Part(TransactionPart {
                     txn: wire.txn,
-                    change: wire.change.read()?,
+                    change: wire.change.read(schemas)?,
                 }))
             }
             Self::TRANSACTION => {
@@ -165,7 +170,11 @@ impl Record {
                 Ok(Self::Transaction(Transaction {
                     snapshot: wire.snapshot,
                     schema: wire.schema,
-                    changes: wire.changes.iter().map(WireChange::read).collect::<Result<_, _>>()?,
+                    changes: wire
+                        .changes
+                        .iter()
+                        .map(|change| change.read(schemas))
+                        .collect::<Result<_, _>>()?,
                     parts: wire.parts,
                     mutation: wire.mutation,
                 }))
@@ -184,11 +193,12 @@ impl<'a> WireChange<'a> {
         })
     }
 
-    fn read(&self) -> Result<TableChange, RecordError> {
+    fn read(&self, schemas: &mut SchemaCache) -> Result<TableChange, RecordError> {
+        let mut read = |batch: &Option<WireBatch<'_>>| batch.as_ref().map(|batch| batch.read(schemas)).transpose();
         Ok(TableChange {
             collection: self.collection,
-            ended: self.ended.as_ref().map(WireBatch::read).transpose()?,
-            begun: self.begun.as_ref().map(WireBatch::read).transpose()?,
+            ended: read(&self.ended)?,
+            begun: read(&self.begun)?,
         })
     }
 }
