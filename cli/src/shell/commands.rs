@@ -172,12 +172,16 @@ impl Shell {
 
     /// `\d NAME`: the columns of a collection or view.
     async fn describe(&mut self, name: &str) -> Flow {
-        if let Ok(document) = self.connection.document(&format!("INFO FOR COLLECTION {name}")).await {
-            return self.show_local(&schema::COLUMNS, &schema::columns(&document));
-        }
+        let unknown = match self.connection.document(&format!("INFO FOR COLLECTION {name}")).await {
+            Ok(document) => return self.show_local(&schema::COLUMNS, &schema::columns(&document)),
+            Err(error) => error,
+        };
         // A view has no document of its own.
         let query = columns(name, self.connection.database());
-        self.run_once(&query).await
+        match self.connection.rows(&query).await {
+            Ok(rows) if !rows.is_empty() => self.run_once(&query).await,
+            _ => self.complain(&crate::sentence(&unknown)),
+        }
     }
 
     /// `.schema`: the statements that make what is there.

@@ -194,6 +194,26 @@ fn files_and_commands_of_the_shell_work_in_scripts() {
         made.stdout
     );
     assert!(made.stdout.contains("main\tmain\tn1\t1\n"), "{}", made.stdout);
+    let unknown = node.sql(&["-c", "\\d nowhere"], "");
+    assert_eq!(unknown.code, Some(1));
+    assert!(unknown.stderr.contains("nowhere"), "{}", unknown.stderr);
+    let viewed = node.sql(
+        &[
+            "-c",
+            "CREATE VIEW v AS SELECT id FROM t",
+            "-c",
+            "\\d v",
+            "-c",
+            ".schema v",
+        ],
+        "",
+    );
+    assert_eq!(viewed.code, Some(0), "{}", viewed.stderr);
+    assert!(
+        viewed.stdout.contains("id\t") && viewed.stdout.contains("CREATE VIEW v AS "),
+        "{}",
+        viewed.stdout
+    );
     let wrong = node.sql(&["-c", "\\nonsense"], "");
     assert_eq!(wrong.code, Some(1));
     assert!(wrong.stderr.contains("\\nonsense"), "{}", wrong.stderr);
