@@ -53,7 +53,11 @@ fn main() -> ExitCode {
             return exit.into();
         }
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_stack_size(candor_proto::limits::THREAD_STACK_BYTES)
+        .enable_all()
+        .build();
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: the system gives no threads: {error}");

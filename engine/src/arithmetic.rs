@@ -63,7 +63,7 @@ pub(crate) fn check_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Ex
             let rounded = Box::new(Checked::Round.udf().call(vec![*expr]));
             Ok(Transformed::yes(Expr::Cast(Cast::new_from_field(rounded, field))))
         }
-        Expr::Negative(inner) if inner.get_type(schema).is_ok_and(|ty| ty.is_signed_integer()) => {
+        Expr::Negative(inner) if type_of(&inner, schema).is_ok_and(|ty| ty.is_signed_integer()) => {
             // `-literal` is a literal, except at the edge of the type.
             match *inner {
                 Expr::Literal(value, metadata) if !value.is_null() && value.arithmetic_negate().is_ok() => {
@@ -77,7 +77,7 @@ pub(crate) fn check_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Ex
 }
 
 fn check_binary(binary: BinaryExpr, schema: &DFSchema) -> Transformed<Expr> {
-    let types = (binary.left.get_type(schema), binary.right.get_type(schema));
+    let types = (type_of(&binary.left, schema), type_of(&binary.right, schema));
     let checked = match (types, binary.op) {
         ((Ok(left), Ok(right)), op) if left == right && left.is_integer() => Checked::of_integers(op),
         ((Ok(left), Ok(right)), op) if left == right && left.is_floating() => Checked::of_floats(op),
@@ -89,13 +89,26 @@ fn check_binary(binary: BinaryExpr, schema: &DFSchema) -> Transformed<Expr> {
     }
 }
 
+/// The type of an expression whose operators are replaced already. Each has the type of its first operand, and asking
+/// DataFusion at every step of a long sum would cost the third power of its length.
+fn type_of(expr: &Expr, schema: &DFSchema) -> Result<DataType> {
+    let mut expr = expr;
+    while let Expr::ScalarFunction(call) = expr
+        && call.func.inner().downcast_ref::<CheckedFunction>().is_some()
+        && let Some(first) = call.args.first()
+    {
+        expr = first;
+    }
+    expr.get_type(schema)
+}
+
 /// A cast of a fraction to an integer: PostgreSQL rounds, DataFusion cuts off.
 fn rounds(cast: &Cast, schema: &DFSchema) -> bool {
     let fraction = |ty: &DataType| {
         matches!(ty, DataType::Float32 | DataType::Float64)
             || matches!(ty, DataType::Decimal128(_, scale) if *scale > 0)
     };
-    cast.field.data_type().is_integer() && cast.expr.get_type(schema).is_ok_and(|ty| fraction(&ty))
+    cast.field.data_type().is_integer() && type_of(&cast.expr, schema).is_ok_and(|ty| fraction(&ty))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

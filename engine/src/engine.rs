@@ -84,6 +84,7 @@ impl Engine {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(config.threads.max(1))
             .thread_name("candor-engine")
+            .thread_stack_size(candor_proto::limits::THREAD_STACK_BYTES)
             .enable_all()
             .build()
             .map_err(|error| EngineError::internal(format!("the engine's threads cannot start: {error}")))?;

@@ -42,6 +42,10 @@ pub const REQUESTS_IN_FLIGHT_MAX: usize = 1024;
 /// The largest request body an HTTP listener reads unless configured otherwise, bytes.
 pub const BODY_BYTES_MAX: usize = 32 << 20;
 
+/// The stack of every thread that handles syntax trees, bytes: the deepest script that the parser accepts is copied and
+/// walked within a quarter of it in a debug build.
+pub const THREAD_STACK_BYTES: usize = 16 << 20;
+
 /// How much of a body that will not be used is read before a redirect, bytes.
 pub const DRAIN_BYTES_MAX: usize = 16 << 20;
 

@@ -124,7 +124,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the data folder, joins the links and listens.
+    /// Opens the data folder, joins the links and listens. Requests are handled on the threads of the runtime that calls
+    /// this: give them [`candor_proto::limits::THREAD_STACK_BYTES`].
     ///
     /// # Errors
     /// An address in use, data that cannot be read, credentials that do not fit: each names its cause.

@@ -125,3 +125,32 @@ fn certificates_are_made_once() {
     assert_eq!(again.code, Some(1));
     assert!(again.stderr.contains("exists already"), "{}", again.stderr);
 }
+
+#[test]
+fn the_deepest_statements_end_no_node() {
+    let node = Node::start();
+    let nested = |open: &str, inner: &str, close: &str, depth: usize| {
+        format!("SELECT {}{inner}{}", open.repeat(depth), close.repeat(depth))
+    };
+    let deep = [
+        nested("(", "1", ")", 99),
+        nested("abs(", "1", ")", 99),
+        nested("CASE WHEN 1 = 1 THEN ", "1", " END", 45),
+        format!("SELECT 1{}", " + 1".repeat(400)),
+        format!("SELECT 1 = 1{}", " AND 1 = 1".repeat(400)),
+        format!("SELECT 1{}", "::int".repeat(400)),
+        nested("- ", "1", "", 100_000),
+        format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(90)),
+    ];
+    for sql in &deep {
+        let ran = node.sql(&[], &format!("{sql};"));
+        assert!(matches!(ran.code, Some(0 | 1)), "{}…: {}", &sql[..40], ran.stderr);
+    }
+    let alive = node.sql(&["-c", "SELECT 'alive' AS a", "--format", "tsv"], "");
+    assert_eq!(
+        (alive.code, alive.stdout.trim_end()),
+        (Some(0), "a\nalive"),
+        "{}",
+        alive.stderr
+    );
+}
