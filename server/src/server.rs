@@ -140,6 +140,9 @@ impl Server {
             address: config.http,
             source,
         })?;
+        if !http_addr.ip().is_loopback() {
+            tracing::warn!(%http_addr, "HTTP asks nobody who they are yet: whoever reaches this address may read, write and COPY files");
+        }
         let mut cluster = ClusterConfig::new(config.node.clone(), config.data_dir.clone())
             .with_awareness(config.awareness)
             .with_region(config.region.clone());
