@@ -110,7 +110,15 @@ async fn bodies_and_requests_have_limits() {
     // One slow request fills the node; it ends at its deadline.
     let slow = "SELECT count(*) FROM generate_series(1, 100000000) AS a(x), generate_series(1, 1000000) AS b(y) WHERE x % 7 = y % 11";
     let url = node.url();
-    let running = tokio::spawn(async move { crate::harness::ask(&url, slow).await });
+    let running = tokio::spawn(async move {
+        loop {
+            // The question below may hold the one place at this moment.
+            let answer = crate::harness::ask(&url, slow).await;
+            if answer.status != 503 {
+                return answer;
+            }
+        }
+    });
     let full = eventually("a full node", || async {
         let answer = node.ask("SELECT 1").await;
         (answer.status == 503).then_some(answer)
