@@ -1,5 +1,6 @@
 //! The 22 queries of TPC-H run, views included; their answers are compared where a cluster is at hand.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use crate::db::Db;
@@ -34,7 +35,11 @@ fn queries() -> Option<PathBuf> {
 #[test]
 fn all_queries_run() {
     let Some(folder) = queries() else {
-        eprintln!("skipped: the TPC-H queries are not there (CANDOR_CONFORMANCE)");
+        // Straight to the stream: the test runner shows what a passing test prints to nobody.
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: the TPC-H queries are not there (CANDOR_CONFORMANCE)"
+        );
         return;
     };
     let mut db = Db::new();
