@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use candor_client::{Client, Config};
 use candor_sqllogictest::nodes::{Node, declare_peers, make_certificates};
 
-use crate::Bench;
 use crate::machine::resident_bytes;
 use crate::samples::Short;
+use crate::{Bench, namespace};
 
 /// Bytes of one row's text, and rows in one statement.
 const ROW_BYTES: usize = 64 << 10;
@@ -85,17 +85,10 @@ async fn reached(follower: &Client, ask: &str) -> bool {
 /// Writes `megabytes` of text that does not compress well, and returns the version of the last write.
 async fn write(url: &str, megabytes: usize) -> Result<u64> {
     let config = Config {
-        session: true,
         deadline: CATCH_UP_MAX,
         ..Config::default()
     };
-    let client = Client::connect(url, config)?;
-    client
-        .execute(
-            "DEFINE NAMESPACE bench; USE NAMESPACE bench; DEFINE DATABASE bench; USE DATABASE bench",
-            &[],
-        )
-        .await?;
+    let client = namespace::make(url, config).await?;
     client
         .execute("CREATE TABLE t (id BIGINT PRIMARY KEY, body TEXT)", &[])
         .await?;

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use candor_client::{Client, Config};
+use candor_client::Config;
 use candor_sqllogictest::nodes::{Cluster, Mode};
 
-use crate::Bench;
 use crate::postgres::{Measured, Postgres};
 use crate::samples::Samples;
 use crate::wire::Connection;
+use crate::{Bench, namespace};
 
 const ROWS: u64 = 100_000;
 const CONNECTIONS: [usize; 2] = [1, 16];
@@ -80,26 +80,7 @@ fn report(what: &str, connections: usize, ours: &Measured, theirs: &Measured) {
 
 /// The same rows as PostgreSQL's, in a namespace `bench`.
 async fn load(url: &str) -> Result<()> {
-    let define = Client::connect(
-        url,
-        Config {
-            session: true,
-            ..Config::default()
-        },
-    )?;
-    define
-        .execute(
-            "DEFINE NAMESPACE bench; USE NAMESPACE bench; DEFINE DATABASE bench",
-            &[],
-        )
-        .await?;
-    let config = Config {
-        namespace: Some("bench".to_owned()),
-        database: Some("bench".to_owned()),
-        session: true,
-        ..Config::default()
-    };
-    let client = Client::connect(url, config)?;
+    let client = namespace::make(url, Config::default()).await?;
     client
         .execute(
             "CREATE TABLE account (id BIGINT PRIMARY KEY, owner TEXT, balance BIGINT)",

@@ -6,6 +6,7 @@
 mod catchup;
 mod http;
 mod machine;
+mod namespace;
 mod postgres;
 mod samples;
 mod verdict;

@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 use candor_client::{Client, Config};
 use candor_sqllogictest::nodes::{Cluster, Mode};
 
-use crate::Bench;
 use crate::samples::Samples;
+use crate::{Bench, namespace};
 
 /// How long the follower may take to hear of the new namespace.
 const DISCOVERY_MAX: Duration = Duration::from_secs(30);
@@ -22,20 +22,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<()> {
     let [leader, .., follower] = cluster.nodes() else {
         anyhow::bail!("not a cluster")
     };
-    let define = Client::connect(
-        leader.url(),
-        Config {
-            session: true,
-            ..Config::default()
-        },
-    )?;
-    define
-        .execute(
-            "DEFINE NAMESPACE bench; USE NAMESPACE bench; DEFINE DATABASE bench",
-            &[],
-        )
-        .await?;
-    let leader = Client::connect(leader.url(), selected())?;
+    let leader = namespace::make(leader.url(), Config::default()).await?;
     leader
         .execute("CREATE TABLE t (id BIGINT PRIMARY KEY, n BIGINT)", &[])
         .await?;

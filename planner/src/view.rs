@@ -5,6 +5,8 @@ use std::time::Duration;
 use candor_proto::limits::staleness_floor;
 use candor_proto::{Epoch, LogIndex, Mode, NodeName, PeerRole, Position, RangeReport};
 
+use crate::standing::{own_age, own_leads};
+
 /// Everything a verdict is decided from: this node's own copy and the last word of every declared peer.
 ///
 /// Whoever builds it leaves out reports about another range of the same name (another `RangeId`).
@@ -34,6 +36,12 @@ impl View {
             },
             peers: Vec::new(),
         }
+    }
+
+    /// Upper bound on the age of this node's own copy, by the rule that the verdict goes by: zero while it leads, `None`
+    /// without a copy, without a known age, and at a leader that was overtaken.
+    pub fn own_age(&self) -> Option<Duration> {
+        self.own.copy.as_ref().and_then(|copy| own_age(copy, own_leads(self)))
     }
 
     /// The newest epoch of the range that this node knows of, its own word or a peer's.

@@ -152,7 +152,7 @@ impl Shared {
             "position": copy.map(|copy| copy.position.to_string()),
             "chain": store.as_ref().map(|store| store.applied().1),
             "horizon": copy.map(|copy| copy.horizon),
-            "copy_age_ms": millis(copy.and_then(|copy| if copy.leads { Some(Duration::ZERO) } else { copy.copy_age })),
+            "copy_age_ms": millis(view.own_age()),
             "collects_from": self.cluster.upstream(range),
             "problem": status.as_ref().and_then(|copy| copy.problem.clone()),
             "foreign": status.map(|copy| copy.foreign).unwrap_or_default(),

@@ -127,7 +127,7 @@ impl Metrics {
                     gauge!("candor_range_epoch", "range" => label.clone()).set(view.own.known_epoch.0 as f64);
                     gauge!("candor_range_leads", "range" => label.clone()).set(f64::from(u8::from(copy.leads)));
                     // No figure is not zero: an unknown age must not look fresh.
-                    let age = if copy.leads { Some(Duration::ZERO) } else { copy.copy_age };
+                    let age = view.own_age();
                     gauge!("candor_replica_staleness_seconds", "range" => label.clone())
                         .set(age.map_or(f64::NAN, |age| age.as_secs_f64()));
                 }

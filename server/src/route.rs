@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use candor_parser::{Param, ResolvedTails, Tails};
 use candor_planner::{Clause, Refusal, Requirement, Verdict, admit, recheck};
-use candor_proto::{Epoch, ErrorBody, ErrorCode, LogIndex, RangeName, Receipt, Role, SourceSpan};
+use candor_proto::{Epoch, ErrorBody, ErrorCode, LogIndex, RangeName, Receipt, SourceSpan};
 use candor_storage::{RangeStore, Snapshot, SnapshotError};
 
 use crate::failure::Stop;
@@ -136,10 +136,7 @@ impl Shared {
         let role = recheck(requirement, &now).map_err(|refusal| asked.refuse(&refusal))?;
         let store = self.copy_of(&requirement.range)?;
         // The age is an upper bound on the copy before the snapshot, so it is one for the snapshot too.
-        let copy_age = match role {
-            Role::Leader => Some(Duration::ZERO),
-            Role::Follower => now.own.copy.as_ref().and_then(|copy| copy.copy_age),
-        };
+        let copy_age = now.own_age();
         let snapshot = store
             .snapshot(requirement.version)
             .map_err(|error| snapshot_error(&error, asked))?;

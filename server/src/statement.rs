@@ -11,7 +11,7 @@ use candor_engine::{
 use candor_parser::{Body, Copy, CopyDirection, CopySource, CopyTarget, Define, Remove, Setting, Statement};
 use candor_planner::{OwnCopy, Verdict, View, admit, explain};
 use candor_proto::{ErrorBody, ErrorCode, LogIndex, Position, RangeName, Receipt, Role, limits};
-use candor_storage::{ApplyRefusal, Outcome, Transaction};
+use candor_storage::{ApplyRefusal, Outcome, Snapshot, Transaction};
 use sqlparser::ast;
 
 use crate::failure::Stop;
@@ -158,7 +158,7 @@ impl Run<'_> {
     async fn query(&mut self, asked: &Asked<'_>, query: &ast::Statement) -> Result<Output, Stop> {
         let relations = Relations::in_tree(query);
         let grounds = self.grounds(asked, &relations).await?;
-        let ctx = self.context(&grounds, &relations)?;
+        let ctx = self.context(grounds.snapshot.as_ref(), &relations)?;
         let rows = self.shared.engine.query(ctx, query).await;
         self.read_output(rows, grounds)
     }
@@ -170,7 +170,7 @@ impl Run<'_> {
             _ => return Err(Stop::new(ErrorCode::Unsupported, "EXPLAIN takes a query or a write")),
         };
         let grounds = self.grounds(asked, &relations).await?;
-        let ctx = self.context(&grounds, &relations)?;
+        let ctx = self.context(grounds.snapshot.as_ref(), &relations)?;
         let rows = self.shared.engine.explain(ctx, analyze, verbose, inner).await;
         self.read_output(rows, grounds)
     }
@@ -290,15 +290,9 @@ impl Run<'_> {
         self.shared.admit_write(range)?;
         let mut replays = 0;
         loop {
-            let grounds = self.shared.write_grounds(range)?;
-            let snapshot = grounds.version();
-            let ctx = self.context(
-                &Grounds {
-                    snapshot: Some(grounds),
-                    receipt: self.shared.local_receipt(),
-                },
-                &Relations::default(),
-            )?;
+            let newest = self.shared.write_grounds(range)?;
+            let snapshot = newest.version();
+            let ctx = self.context(Some(&newest), &Relations::default())?;
             let mut evaluated = Box::pin(evaluate.run(&self.shared.engine, ctx, &self.progress)).await?;
             if evaluated.schema.is_empty() && evaluated.changes.is_empty() {
                 let receipt = self
@@ -342,7 +336,7 @@ impl Run<'_> {
         // Refused for its leader, the transaction is rolled back and the whole script redirected.
         self.shared.admit_write(range)?;
         let (grounds, pending) = (transaction.grounds.clone(), Arc::clone(&transaction.pending));
-        let ctx = self.context(&grounds, &Relations::default())?;
+        let ctx = self.context(grounds.snapshot.as_ref(), &Relations::default())?;
         let evaluated = Box::pin(evaluate.run(&self.shared.engine, ctx, &self.progress)).await?;
         let mut pending = Arc::unwrap_or_clone(pending);
         pending.absorb(&evaluated)?;
@@ -364,7 +358,7 @@ impl Run<'_> {
             }
             (CopyTarget::Path(path), CopyDirection::To) => {
                 let grounds = self.grounds(asked, &relations).await?;
-                let ctx = self.context(&grounds, &relations)?;
+                let ctx = self.context(grounds.snapshot.as_ref(), &relations)?;
                 let output = CopyOutput::Path(path.into());
                 let rows = self
                     .shared
@@ -468,7 +462,7 @@ impl Run<'_> {
     }
 
     /// The engine's surroundings for one statement.
-    fn context(&self, grounds: &Grounds, relations: &Relations) -> Result<StatementContext, Stop> {
+    fn context(&self, snapshot: Option<&Snapshot>, relations: &Relations) -> Result<StatementContext, Stop> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut ctx = StatementContext::new(
             self.shared.cluster.name().clone(),
@@ -477,7 +471,7 @@ impl Run<'_> {
         ctx.namespace.clone_from(&self.session.namespace);
         ctx.database.clone_from(&self.session.database);
         ctx.default_database = Some(DEFAULT_NAME.to_owned());
-        ctx.snapshot.clone_from(&grounds.snapshot);
+        ctx.snapshot = snapshot.cloned();
         ctx.pending = self
             .session
             .transaction

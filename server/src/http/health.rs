@@ -2,12 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use candor_parser::span::parse_span;
-use candor_planner::OwnCopy;
 use candor_proto::{ErrorBody, ErrorCode, RangeName};
 use http::StatusCode;
 use serde_json::json;
@@ -33,8 +31,7 @@ pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     };
     check("node".to_owned(), !shared.is_stopping(), "is stopping");
     for range in shared.cluster.ranges() {
-        let copy = shared.cluster.view(&range).own.copy;
-        let settled = copy.is_some_and(|copy| age(&copy).is_some());
+        let settled = shared.cluster.view(&range).own_age().is_some();
         check(
             format!("range {range}"),
             settled,
@@ -77,8 +74,8 @@ pub(super) async fn replica(
     let mut fresh = !shared.is_stopping();
     let mut report = serde_json::Map::new();
     for range in ranges {
-        let copy = shared.cluster.view(&range).own.copy;
-        let own_age = copy.as_ref().and_then(age);
+        let view = shared.cluster.view(&range);
+        let (own_age, copy) = (view.own_age(), view.own.copy);
         fresh &= match bound {
             Some(bound) => own_age.is_some_and(|age| age <= bound),
             None => copy.is_some(),
@@ -101,12 +98,4 @@ pub(super) async fn replica(
 /// Who is who, as this node knows it: so that a driver asks once and then goes straight.
 pub(super) async fn cluster(State(shared): State<Arc<Shared>>) -> Response {
     axum::Json(shared.cluster_map()).into_response()
-}
-
-fn age(copy: &OwnCopy) -> Option<Duration> {
-    if copy.leads {
-        Some(Duration::ZERO)
-    } else {
-        copy.copy_age
-    }
 }
