@@ -10,6 +10,7 @@ mod render;
 mod report;
 mod run;
 mod session;
+pub mod tpch;
 
 pub use nodes::{Cluster, Mode, NodeOptions, candor_binary};
 pub use origin::{Origin, conformance_folder};

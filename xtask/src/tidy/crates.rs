@@ -79,13 +79,13 @@ pub(crate) const CRATES: &[Crate] = &[
             candor-server candor-storage anyhow clap comfy-table futures indicatif miette \
             parking_lot reedline reqwest rustix serde serde_json sqlparser tempfile thiserror tokio \
             toml tracing tracing-subscriber",
-        dev_dependencies: "arrow tpchgen",
+        dev_dependencies: "candor-sqllogictest arrow",
     },
     Crate {
         folder: "sqllogictest",
         pure: false,
         dependencies: "candor-client candor-proto anyhow async-trait clap serde serde_json sqllogictest tempfile \
-            thiserror tokio toml",
+            thiserror tokio toml tpchgen",
         dev_dependencies: "",
     },
     Crate {
