@@ -118,7 +118,8 @@ impl Names {
 
     /// The collection as a table: its rows at the statement's version, seen through the open transaction.
     pub(crate) fn table(&self, def: &Arc<CollectionDef>) -> CollectionTable {
-        let base = self.snapshot.as_ref().and_then(|snapshot| snapshot.table(def.id));
+        let snapshot = self.snapshot.as_ref();
+        let base = snapshot.and_then(|snapshot| snapshot.table_in(&self.catalog, def.id));
         let pending = self.pending.as_ref().and_then(|pending| pending.table(def.id)).cloned();
         let schema = self.catalog.schema_of(def.id).map_or_else(|| def.schema(), Arc::clone);
         CollectionTable::new(Arc::clone(def), schema, base, pending)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use candor_parser::{Define, DefineCollection, DefineWhat, QualifiedName, Remove, RemoveKind};
 use candor_proto::limits::NAME_BYTES_MAX;
-use candor_storage::{CollectionDef, ColumnDef, ColumnType, SchemaChange, TableChange, ViewDef};
+use candor_storage::{CollectionDef, CollectionId, ColumnDef, ColumnType, SchemaChange, TableChange, ViewDef};
 use sqlparser::ast::{self, Spanned as _};
 
 use columns::{check_columns, closed_definition};
@@ -72,30 +72,14 @@ fn define_collection(env: &Env, define: &DefineCollection, if_not_exists: bool) 
 
 /// A key `id` and nothing else. Its type is the first row's to say; TEXT compares with anything until then.
 fn open_definition() -> CollectionDef {
+    let id = ColumnDef {
+        nullable: false,
+        ..ColumnDef::new("id", ColumnType::Text)
+    };
     CollectionDef {
         open: true,
-        columns: vec![ColumnDef {
-            name: "id".to_owned(),
-            ty: ColumnType::Text,
-            nullable: false,
-            default: None,
-        }],
         key: vec![0],
-        ..blank()
-    }
-}
-
-fn blank() -> CollectionDef {
-    CollectionDef {
-        id: candor_storage::CollectionId(0),
-        database: String::new(),
-        name: String::new(),
-        open: false,
-        columns: Vec::new(),
-        key: Vec::new(),
-        unique: Vec::new(),
-        checks: Vec::new(),
-        schema_version: 0,
+        ..CollectionDef::new(CollectionId::default(), "", "", [id])
     }
 }
 
@@ -123,12 +107,8 @@ async fn create_table_as(env: &Env, mut def: CollectionDef, query: &ast::Query) 
     let (schema, batches) = env.collect(&ast::Statement::Query(Box::new(query.clone()))).await?;
     if def.columns.is_empty() {
         for field in schema.fields() {
-            def.columns.push(ColumnDef {
-                name: field.name().clone(),
-                ty: from_answer(field.data_type())?.unwrap_or(ColumnType::Text),
-                nullable: true,
-                default: None,
-            });
+            let ty = from_answer(field.data_type())?.unwrap_or(ColumnType::Text);
+            def.push_column(ColumnDef::new(field.name(), ty));
         }
         check_columns(&def)?;
     } else if def.columns.len() != schema.fields().len() {

@@ -37,7 +37,12 @@ pub(crate) fn answer(ctx: &StatementContext, statement: &ast::Statement) -> Resu
     };
     let pending = ctx.pending.as_ref().and_then(|pending| pending.table(def.id)).cloned();
     let schema = catalog.schema_of(def.id).map_or_else(|| def.schema(), Arc::clone);
-    let table = CollectionTable::new(Arc::clone(def), Arc::clone(&schema), snapshot.table(def.id), pending);
+    let table = CollectionTable::new(
+        Arc::clone(def),
+        Arc::clone(&schema),
+        snapshot.table_in(&catalog, def.id),
+        pending,
+    );
     let projection: Vec<usize> = columns.iter().map(|(ordinal, _)| *ordinal).collect();
     let found = table.lookup(&keys, &projection)?;
     named(&schema, &columns, &found).map(Some)

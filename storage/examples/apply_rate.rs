@@ -182,28 +182,20 @@ fn on_processor() -> Option<u64> {
 
 fn column(name: &str, ty: ColumnType) -> ColumnDef {
     ColumnDef {
-        name: name.into(),
-        ty,
         nullable: false,
-        default: None,
+        ..ColumnDef::new(name, ty)
     }
 }
 
 fn schema() -> Record {
+    let columns = [
+        column("id", ColumnType::Int64),
+        column("customer", ColumnType::Text),
+        column("total", ColumnType::Int64),
+    ];
     let def = CollectionDef {
-        id: TABLE,
-        database: "main".into(),
-        name: "orders".into(),
-        open: false,
-        columns: vec![
-            column("id", ColumnType::Int64),
-            column("customer", ColumnType::Text),
-            column("total", ColumnType::Int64),
-        ],
         key: vec![0],
-        unique: vec![],
-        checks: vec![],
-        schema_version: 0,
+        ..CollectionDef::new(TABLE, "main", "orders", columns)
     };
     Record::Transaction(Transaction {
         schema: vec![

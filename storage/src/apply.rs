@@ -126,10 +126,14 @@ impl Applier {
         let mut tables = Vec::with_capacity(changes.len());
         for (id, changes) in changes {
             let table = self.state.tables.get(&id).or_else(|| new_tables.get(&id));
-            let (Some(def), Some(table)) = (after.collection_by_id(id), table) else {
+            let def = after.collection_by_id(id).zip(after.layout_of(id));
+            let (Some((def, layout)), Some(table)) = (def, table) else {
                 return Err(ApplyRefusal::Schema { why: no_collection(id) });
             };
-            tables.push((Arc::clone(table), stage(table, def, transaction.snapshot.0, &changes)?));
+            tables.push((
+                Arc::clone(table),
+                stage(table, (def, layout), transaction.snapshot.0, &changes)?,
+            ));
         }
         Ok(Staged {
             catalog,

@@ -10,6 +10,7 @@ use arrow::datatypes::SchemaRef;
 use candor_proto::{LogIndex, NodeName};
 use serde::Serialize;
 
+use crate::layout::Layout;
 use crate::schema::{CollectionDef, CollectionId, ColumnDef, ROW_ID_COLUMN, ReplicaDef, SchemaChange, ViewDef};
 
 /// What a range holds at one version.
@@ -31,15 +32,17 @@ struct Database {
 #[derive(Clone, Debug)]
 struct Collection {
     def: Arc<CollectionDef>,
-    schema: SchemaRef,
+    layout: Arc<Layout>,
 }
 
 impl Collection {
-    fn new(def: CollectionDef) -> Self {
-        Self {
-            schema: def.schema(),
+    /// Of a definition that holds together.
+    fn new(def: CollectionDef) -> Result<Self, String> {
+        check_definition(&def)?;
+        Ok(Self {
+            layout: Arc::new(Layout::new(&def).map_err(|error| error.to_string())?),
             def: Arc::new(def),
-        }
+        })
     }
 }
 
@@ -77,7 +80,12 @@ impl Catalog {
 
     /// The Arrow schema of the rows of the collection of this id, made once.
     pub fn schema_of(&self, id: CollectionId) -> Option<&SchemaRef> {
-        self.collections.get(&id).map(|collection| &collection.schema)
+        self.layout_of(id).map(|layout| &layout.schema)
+    }
+
+    /// How the columns of the collection of this id are found in stored rows.
+    pub(crate) fn layout_of(&self, id: CollectionId) -> Option<&Arc<Layout>> {
+        self.collections.get(&id).map(|collection| &collection.layout)
     }
 
     /// The collections of a database, by name.
@@ -200,12 +208,12 @@ impl Catalog {
         if def.id.0 < self.next_collection_id || def.id.0 == u32::MAX {
             return Err(format!("collection id {} is taken", def.id));
         }
-        check_definition(def)?;
+        let collection = Collection::new(def.clone())?;
         self.database_without(&def.database, &def.name)?
             .collections
             .insert(def.name.clone(), def.id);
         self.next_collection_id = def.id.0 + 1;
-        self.collections.insert(def.id, Collection::new(def.clone()));
+        self.collections.insert(def.id, collection);
         Ok(())
     }
 
@@ -235,13 +243,12 @@ impl Catalog {
                         column.name
                     ));
                 }
-                None => def.columns.push(column.clone()),
+                None => def.push_column(column.clone()),
             }
         }
-        check_definition(&def)?;
         if def.columns.len() > collection.def.columns.len() {
             def.schema_version += 1;
-            *collection = Collection::new(def);
+            *collection = Collection::new(def)?;
         }
         Ok(())
     }
@@ -279,6 +286,7 @@ fn check_definition(def: &CollectionDef) -> Result<(), String> {
         if def.column(&column.name) != Some(ordinal) {
             return Err(format!("column `{}` stands twice", column.name));
         }
+        check_column_id(def, ordinal)?;
     }
     for key in std::iter::once(&def.key)
         .filter(|key| !key.is_empty())
@@ -299,32 +307,44 @@ fn check_definition(def: &CollectionDef) -> Result<(), String> {
     Ok(())
 }
 
+fn check_column_id(def: &CollectionDef, ordinal: usize) -> Result<(), String> {
+    let column = &def.columns[ordinal];
+    if column.id >= def.next_column_id || def.columns[..ordinal].iter().any(|other| other.id == column.id) {
+        return Err(format!("id {} of column `{}` is not its own", column.id, column.name));
+    }
+    let Some(missing) = &column.missing else { return Ok(()) };
+    match missing.array() {
+        Ok(value) if *value.data_type() == column.ty.arrow() => Ok(()),
+        _ => Err(format!(
+            "what column `{}` reads as in old rows is no {}",
+            column.name, column.ty
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::constant::Constant;
     use crate::schema::ColumnType;
+    use arrow::array::{ArrayRef, StringViewArray};
 
-    fn column(name: &str, ty: ColumnType) -> ColumnDef {
-        ColumnDef {
-            name: name.into(),
-            ty,
-            nullable: true,
-            default: None,
+    fn collection(id: u32, name: &str) -> CollectionDef {
+        let columns = [
+            ColumnDef::new("a", ColumnType::Int64),
+            ColumnDef::new("b", ColumnType::Text),
+        ];
+        CollectionDef {
+            open: true,
+            key: vec![0],
+            unique: vec![vec![1]],
+            ..CollectionDef::new(CollectionId(id), "d", name, columns)
         }
     }
 
-    fn collection(id: u32, name: &str) -> CollectionDef {
-        CollectionDef {
-            id: CollectionId(id),
-            database: "d".into(),
-            name: name.into(),
-            open: true,
-            columns: vec![column("a", ColumnType::Int64), column("b", ColumnType::Text)],
-            key: vec![0],
-            unique: vec![vec![1]],
-            checks: vec![],
-            schema_version: 0,
-        }
+    fn constant() -> Constant {
+        let text: ArrayRef = Arc::new(StringViewArray::from(vec!["no number"]));
+        Constant::new(&text).expect("one value")
     }
 
     fn define(name: &str) -> SchemaChange {
@@ -382,39 +402,43 @@ mod tests {
             columns: vec![column],
         };
         let grown = catalog
-            .changed(LogIndex(3), &[grow(column("c", ColumnType::Int64))])
+            .changed(LogIndex(3), &[grow(ColumnDef::new("c", ColumnType::Int64))])
             .expect("new column");
-        assert_eq!(grown.collection("d", "t").expect("there").schema_version, 1);
+        let def = grown.collection("d", "t").expect("there");
+        assert_eq!((def.schema_version, def.columns[2].id, def.next_column_id), (1, 2, 3));
         assert_eq!(
             catalog.collection("d", "t").expect("there").columns.len(),
             2,
             "the old catalog is as it was"
         );
         let again = grown
-            .changed(LogIndex(4), &[grow(column("c", ColumnType::Int64))])
+            .changed(LogIndex(4), &[grow(ColumnDef::new("c", ColumnType::Int64))])
             .expect("same column");
         assert_eq!(again.collection("d", "t").expect("there").schema_version, 1);
         assert!(
             grown
-                .changed(LogIndex(4), &[grow(column("c", ColumnType::Text))])
+                .changed(LogIndex(4), &[grow(ColumnDef::new("c", ColumnType::Text))])
                 .is_err()
         );
         let strict = ColumnDef {
             nullable: false,
-            ..column("e", ColumnType::Text)
+            ..ColumnDef::new("e", ColumnType::Text)
         };
         assert!(grown.changed(LogIndex(4), &[grow(strict)]).is_err());
     }
 
     #[test]
     fn definitions_that_do_not_hold_together_are_refused() {
-        let broken: [fn(&mut CollectionDef); 6] = [
+        let broken: [fn(&mut CollectionDef); 9] = [
             |def| def.key = vec![2],
             |def| def.key = vec![0, 0],
             |def| def.unique = vec![vec![]],
             |def| def.columns[1].name = "a".into(),
             |def| def.columns[1].name = ROW_ID_COLUMN.into(),
             |def| def.database = "nowhere".into(),
+            |def| def.columns[1].id = 0,
+            |def| def.next_column_id = 1,
+            |def| def.columns[0].missing = Some(constant()),
         ];
         for (case, break_it) in broken.into_iter().enumerate() {
             let mut def = collection(0, "t");

@@ -3,9 +3,11 @@
 mod apply;
 mod batch;
 mod catalog;
+mod constant;
 pub mod disk;
 mod entry;
 mod error;
+mod layout;
 mod log;
 mod record;
 mod schema;
@@ -15,6 +17,7 @@ mod table;
 
 pub use apply::Outcome;
 pub use catalog::Catalog;
+pub use constant::Constant;
 pub use entry::{Entry, chain};
 pub use error::{ApplyRefusal, ReadError, RecordError, SnapshotError, StorageError};
 pub use log::Agreement;

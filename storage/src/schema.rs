@@ -8,6 +8,8 @@ use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUni
 use candor_proto::{NodeName, PeerRole};
 use serde::{Deserialize, Serialize};
 
+use crate::constant::Constant;
+
 /// The column that stands for the hidden row id of a collection without a primary key.
 pub const ROW_ID_COLUMN: &str = "_row";
 
@@ -148,6 +150,9 @@ impl fmt::Display for ColumnType {
 /// One column of a collection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ColumnDef {
+    /// Its id, unique in the collection for ever: a dropped column's id is never given again, a renamed column keeps its
+    /// own, and a column of one id has one type. Stored rows keep their columns by it.
+    pub id: u32,
     /// Its name, unique in the collection.
     pub name: String,
     /// What it holds.
@@ -156,6 +161,8 @@ pub struct ColumnDef {
     pub nullable: bool,
     /// SQL text of the default, evaluated by whoever writes.
     pub default: Option<String>,
+    /// What rows that were stored before the column was added read as; NULL if nothing stands here.
+    pub missing: Option<Constant>,
 }
 
 /// A CHECK constraint, evaluated by whoever writes.
@@ -178,8 +185,10 @@ pub struct CollectionDef {
     pub name: String,
     /// Columns may be added by writing values that have none yet.
     pub open: bool,
-    /// Its columns; new ones are only ever added at the end.
+    /// Its columns; new ones are added at the end.
     pub columns: Vec<ColumnDef>,
+    /// The id of the next column: larger than every id that a column of the collection has had. Never goes back.
+    pub next_column_id: u32,
     /// Ordinals of the primary key's columns; empty = rows are told apart by a hidden row id.
     pub key: Vec<u32>,
     /// Ordinals of the columns of each unique key. A row with a NULL in such a key is exempt from it.
@@ -190,7 +199,44 @@ pub struct CollectionDef {
     pub schema_version: u32,
 }
 
+impl ColumnDef {
+    /// A column that allows NULL and has no default. Its collection gives it an id.
+    pub fn new(name: impl Into<String>, ty: ColumnType) -> Self {
+        Self {
+            id: 0,
+            name: name.into(),
+            ty,
+            nullable: true,
+            default: None,
+            missing: None,
+        }
+    }
+}
+
 impl CollectionDef {
+    /// A closed collection without keys and checks. Its columns get ids in their order.
+    pub fn new(
+        id: CollectionId,
+        database: impl Into<String>,
+        name: impl Into<String>,
+        columns: impl IntoIterator<Item = ColumnDef>,
+    ) -> Self {
+        let mut def = Self {
+            id,
+            database: database.into(),
+            name: name.into(),
+            open: false,
+            columns: Vec::new(),
+            next_column_id: 0,
+            key: Vec::new(),
+            unique: Vec::new(),
+            checks: Vec::new(),
+            schema_version: 0,
+        };
+        columns.into_iter().for_each(|column| def.push_column(column));
+        def
+    }
+
     /// The Arrow schema of its rows, in column order. Columns of the primary key are not nullable.
     pub fn schema(&self) -> SchemaRef {
         let field = |(ordinal, column): (usize, &ColumnDef)| {
@@ -211,11 +257,20 @@ impl CollectionDef {
         self.columns.iter().position(|column| column.name == name)
     }
 
-    /// Names of the columns at `ordinals`, for messages.
-    pub(crate) fn column_names(&self, ordinals: &[u32]) -> Vec<&str> {
+    /// Adds a column at the end, under the next id.
+    pub fn push_column(&mut self, column: ColumnDef) {
+        self.columns.push(ColumnDef {
+            id: self.next_column_id,
+            ..column
+        });
+        self.next_column_id += 1;
+    }
+
+    /// Ids of the columns at `ordinals`.
+    pub(crate) fn column_ids(&self, ordinals: &[u32]) -> Vec<u32> {
         ordinals
             .iter()
-            .map(|ordinal| self.columns[*ordinal as usize].name.as_str())
+            .map(|ordinal| self.columns[*ordinal as usize].id)
             .collect()
     }
 }
@@ -273,7 +328,7 @@ pub enum SchemaChange {
     GrowColumns {
         /// Which collection.
         id: CollectionId,
-        /// The columns, all nullable.
+        /// The columns, all nullable. Their ids are given when the change is applied, whatever stands here.
         columns: Vec<ColumnDef>,
     },
     /// Adds a view; refused if its name is taken.

@@ -70,10 +70,16 @@ impl Snapshot {
 
     /// The collection of this id, if there was one at this version.
     pub fn table(&self, id: CollectionId) -> Option<TableSnapshot> {
-        let def = Arc::clone(self.0.catalog.collection_by_id(id)?);
-        let schema = Arc::clone(self.0.catalog.schema_of(id)?);
+        self.table_in(&self.0.catalog, id)
+    }
+
+    /// The same with the columns that `catalog` gives the collection: the snapshot's own catalog after changes that an
+    /// open transaction has made, which sees the rows of the snapshot through them.
+    pub fn table_in(&self, catalog: &Catalog, id: CollectionId) -> Option<TableSnapshot> {
+        let def = Arc::clone(catalog.collection_by_id(id)?);
+        let layout = Arc::clone(catalog.layout_of(id)?);
         let table = Arc::clone(self.0.tables.get(&id)?);
-        Some(TableSnapshot::new(table, def, schema, self.0.version.0))
+        Some(TableSnapshot::new(table, def, layout, self.0.version.0))
     }
 
     /// A hash over the catalog and the visible rows. The order of rows and their ids do not count, so it tells whether

@@ -119,24 +119,17 @@ async fn system(node: &Node, change: SchemaChange) {
 pub(crate) async fn define(node: &Node, namespace: &str) {
     node.define_range(range(namespace)).await.expect("defines");
     let column = |name: &str, ty, nullable| ColumnDef {
-        name: name.to_owned(),
-        ty,
         nullable,
-        default: None,
+        ..ColumnDef::new(name, ty)
     };
+    let columns = [
+        column("id", ColumnType::Int64, false),
+        column("text", ColumnType::Text, true),
+    ];
     let items = CollectionDef {
-        id: ITEMS,
-        database: "main".to_owned(),
-        name: "items".to_owned(),
-        open: false,
-        columns: vec![
-            column("id", ColumnType::Int64, false),
-            column("text", ColumnType::Text, true),
-        ],
         key: vec![0],
-        unique: vec![],
-        checks: vec![],
         schema_version: 1,
+        ..CollectionDef::new(ITEMS, "main", "items", columns)
     };
     let transaction = Transaction {
         schema: vec![

@@ -2,11 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use candor_storage::{CheckDef, CollectionDef, ColumnDef, ROW_ID_COLUMN};
+use candor_storage::{CheckDef, CollectionDef, CollectionId, ColumnDef, ROW_ID_COLUMN};
 use datafusion::common::DFSchema;
 use sqlparser::ast::{self, Visit as _, Visitor};
 
-use super::{blank, check_name};
+use super::check_name;
 use crate::env::Env;
 use crate::error::EngineError;
 use crate::prepare::folded;
@@ -18,17 +18,9 @@ pub(super) fn closed_definition(
     name: &str,
     create: &ast::CreateTable,
 ) -> Result<CollectionDef, EngineError> {
-    let mut def = CollectionDef {
-        name: name.to_owned(),
-        ..blank()
-    };
+    let mut def = CollectionDef::new(CollectionId::default(), "", name, []);
     for column in &create.columns {
-        def.columns.push(ColumnDef {
-            name: folded(&column.name),
-            ty: from_sql(&column.data_type)?,
-            nullable: true,
-            default: None,
-        });
+        def.push_column(ColumnDef::new(folded(&column.name), from_sql(&column.data_type)?));
     }
     check_columns(&def)?;
     let mut keys = Keys::default();

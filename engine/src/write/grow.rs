@@ -75,20 +75,15 @@ impl Grown {
         let columns: Vec<ColumnDef> = unknown
             .into_iter()
             .filter_map(|column| {
-                Some(ColumnDef {
-                    name: column.name.clone(),
-                    // A column of bare NULLs stays unknown: unknown columns read as NULL anyway.
-                    ty: column.ty?,
-                    nullable: true,
-                    default: None,
-                })
+                // A column of bare NULLs stays unknown: unknown columns read as NULL anyway.
+                Some(ColumnDef::new(&column.name, column.ty?))
             })
             .collect();
         if columns.is_empty() {
             return Ok(());
         }
         let mut def = CollectionDef::clone(&self.def);
-        def.columns.extend(columns.iter().cloned());
+        columns.iter().cloned().for_each(|column| def.push_column(column));
         def.schema_version += 1;
         self.schema.push(SchemaChange::GrowColumns { id: def.id, columns });
         self.def = Arc::new(def);

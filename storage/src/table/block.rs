@@ -7,12 +7,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::concat;
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
 use crate::batch::compacted;
+use crate::layout::LayoutColumn;
 
 /// Blocks of fewer rows than one of these are merged as soon as together they hold as many. The last is the size from
 /// which on a block stays as it is.
@@ -30,19 +31,23 @@ pub(crate) const BLOCK_ROWS_MAX: usize = 8192;
 pub(crate) struct Block {
     pub(crate) first_row: u64,
     pub(crate) rows: usize,
-    /// By ordinal; columns added to the collection later are missing at the end, and NULL.
+    /// Ids of its columns: those of the definition under which its rows were written, in that order.
+    ids: Arc<[u32]>,
+    /// In the order of `ids`.
     columns: Vec<ArrayRef>,
     /// Bytes of text and byte strings that do not stand in their views.
     text_size: usize,
 }
 
 impl Block {
-    pub(crate) fn new(first_row: u64, rows: usize, columns: Vec<ArrayRef>) -> Self {
+    pub(crate) fn new(first_row: u64, rows: usize, ids: Arc<[u32]>, columns: Vec<ArrayRef>) -> Self {
         debug_assert!(columns.iter().all(|column| column.len() == rows));
+        debug_assert_eq!(ids.len(), columns.len());
         Self {
             first_row,
             rows,
             text_size: columns.iter().map(text_size).sum(),
+            ids,
             columns,
         }
     }
@@ -56,35 +61,27 @@ impl Block {
         self.first_row..self.first_row + self.rows as u64
     }
 
-    /// The column at `ordinal`, which is of type `ty`.
-    pub(crate) fn column(&self, ordinal: usize, ty: &DataType) -> ArrayRef {
-        match self.columns.get(ordinal) {
-            Some(column) => Arc::clone(column),
-            None => new_null_array(ty, self.rows),
+    /// The values of a column.
+    pub(crate) fn column(&self, column: &LayoutColumn) -> ArrayRef {
+        match self.ids.iter().position(|id| *id == column.id) {
+            Some(place) => Arc::clone(&self.columns[place]),
+            None => column.absent(self.rows),
         }
     }
 
-    /// One block of neighbouring ones.
+    /// One block of neighbouring ones that have the same columns.
     ///
     /// # Errors
     /// More than 2 GiB of text would stand in one array.
     fn merged(blocks: &[Arc<Self>]) -> Result<Self, ArrowError> {
-        let width = blocks.iter().map(|block| block.columns.len()).max().unwrap_or(0);
-        let column = |ordinal: usize| {
-            let ty = blocks
-                .iter()
-                .find_map(|block| block.columns.get(ordinal))
-                .map(Array::data_type);
-            let parts: Vec<ArrayRef> = blocks
-                .iter()
-                .map(|block| block.column(ordinal, ty.unwrap_or(&DataType::Null)))
-                .collect();
-            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+        let first = &blocks[0];
+        let column = |place: usize| {
+            let parts: Vec<&dyn Array> = blocks.iter().map(|block| block.columns[place].as_ref()).collect();
             Ok(compacted(&concat(&parts)?))
         };
-        let columns = (0..width).map(column).collect::<Result<_, ArrowError>>()?;
+        let columns = (0..first.ids.len()).map(column).collect::<Result<_, ArrowError>>()?;
         let rows = blocks.iter().map(|block| block.rows).sum();
-        Ok(Self::new(blocks[0].first_row, rows, columns))
+        Ok(Self::new(first.first_row, rows, Arc::clone(&first.ids), columns))
     }
 }
 
@@ -93,7 +90,7 @@ impl Block {
 pub(crate) struct Blocks {
     /// Blocks that stay as they are.
     sealed: Vec<Arc<Block>>,
-    /// Blocks that are still merged; a few dozen.
+    /// Blocks that are still merged; a few dozen. All have the same columns.
     tail: Vec<Arc<Block>>,
 }
 
@@ -101,6 +98,11 @@ impl Blocks {
     /// Adds a block behind the last one.
     pub(crate) fn push(&mut self, block: Block) {
         assert_eq!(block.first_row, self.row_end(), "blocks come in order");
+        if self.tail.last().is_some_and(|last| last.ids != block.ids) {
+            // The definition has changed: rows of the old one are not merged with rows of the new one.
+            self.merge_tail(0);
+            self.sealed.append(&mut self.tail);
+        }
         if block.is_full() {
             self.merge_tail(0);
             self.tail.push(Arc::new(block));
@@ -194,13 +196,25 @@ fn text_size(column: &ArrayRef) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::constant::Constant;
+    use crate::layout::Layout;
+    use crate::schema::{CollectionDef, CollectionId, ColumnDef, ColumnType};
     use arrow::array::{Int64Array, StringViewArray};
     use arrow::datatypes::Int64Type;
+
+    /// The columns of [`block`], a number and a text.
+    fn layout() -> Layout {
+        let columns = [
+            ColumnDef::new("number", ColumnType::Int64),
+            ColumnDef::new("text", ColumnType::Text),
+        ];
+        Layout::new(&CollectionDef::new(CollectionId(0), "d", "t", columns)).expect("sound")
+    }
 
     fn block(first: u64, rows: usize) -> Block {
         let numbers = Int64Array::from_iter_values((first..first + rows as u64).map(|row| row as i64));
         let texts = StringViewArray::from_iter_values((0..rows).map(|row| format!("a text of some length {row}")));
-        Block::new(first, rows, vec![Arc::new(numbers), Arc::new(texts)])
+        Block::new(first, rows, [0, 1].into(), vec![Arc::new(numbers), Arc::new(texts)])
     }
 
     fn filled(sizes: impl IntoIterator<Item = usize>) -> Blocks {
@@ -216,7 +230,7 @@ mod tests {
     fn check(blocks: &Blocks, rows: u64) {
         for row in 0..rows {
             let block = blocks.find(row).expect("each row has its block");
-            let numbers = block.column(0, &DataType::Int64);
+            let numbers = block.column(&layout().columns[0]);
             assert_eq!(
                 numbers
                     .as_primitive::<Int64Type>()
@@ -266,7 +280,7 @@ mod tests {
         let mut blocks = Blocks::default();
         for row in 0..40 {
             let texts = StringViewArray::from_iter_values([&text]);
-            blocks.push(Block::new(row, 1, vec![Arc::new(texts)]));
+            blocks.push(Block::new(row, 1, [1].into(), vec![Arc::new(texts)]));
         }
         blocks.for_scan(40);
         assert_eq!(blocks.sizes(), [16, 16, 8]);
@@ -276,19 +290,36 @@ mod tests {
     #[test]
     fn merged_text_stands_in_one_buffer() {
         let blocks = filled(std::iter::repeat_n(1, 4096));
-        let texts = blocks.find(0).expect("there").column(1, &DataType::Utf8View);
+        let texts = blocks.find(0).expect("there").column(&layout().columns[1]);
         assert_eq!(texts.as_string_view().data_buffers().len(), 1);
     }
 
     #[test]
-    fn columns_that_came_later_are_null_before() {
+    fn columns_are_found_by_id_whatever_the_definition_was_when_rows_came() {
         let mut blocks = Blocks::default();
-        blocks.push(Block::new(0, 1, vec![Arc::new(Int64Array::from(vec![7]))]));
-        blocks.push(block(1, 1));
-        let scanned = blocks.for_scan(2);
-        assert_eq!(scanned.len(), 1);
-        let texts = scanned[0].column(1, &DataType::Utf8View);
-        assert!(texts.is_null(0) && texts.is_valid(1));
-        assert_eq!(scanned[0].column(2, &DataType::Boolean).null_count(), 2);
+        let number: ArrayRef = Arc::new(Int64Array::from(vec![7]));
+        for row in 0..2 {
+            blocks.push(Block::new(row, 1, [0].into(), vec![Arc::clone(&number)]));
+        }
+        blocks.push(block(2, 1));
+        let scanned = blocks.for_scan(3);
+        assert_eq!(blocks.sizes(), [2, 1], "rows of two definitions are not merged");
+        let texts = scanned[0].column(&layout().columns[1]);
+        assert_eq!(texts.null_count(), 2);
+        assert_eq!(scanned[1].column(&layout().columns[1]).null_count(), 0);
+
+        let seven = Constant::new(&number).expect("one value");
+        let mut def = CollectionDef::new(CollectionId(0), "d", "t", []);
+        def.next_column_id = 5;
+        def.push_column(ColumnDef {
+            missing: Some(seven),
+            ..ColumnDef::new("number", ColumnType::Int64)
+        });
+        let later = Layout::new(&def).expect("sound");
+        for block in scanned {
+            let numbers = block.column(&later.columns[0]);
+            let numbers = numbers.as_primitive::<Int64Type>();
+            assert!(numbers.len() == block.rows && numbers.iter().all(|number| number == Some(7)));
+        }
     }
 }

@@ -19,16 +19,17 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use parking_lot::RwLock;
 
+use crate::layout::Layout;
 use crate::schema::CollectionDef;
 
 const SHARDS: usize = 32;
 
 /// The index of one key of a collection.
 pub(crate) struct KeyIndex {
-    /// Ordinals of its columns.
-    columns: Vec<usize>,
-    /// How messages name it.
-    constraint: String,
+    /// Ids of its columns.
+    columns: Vec<u32>,
+    types: Vec<DataType>,
+    is_primary: bool,
     converter: RowConverter,
     hasher: RandomState,
     shards: [RwLock<Shard>; SHARDS],
@@ -73,18 +74,14 @@ impl Keys {
 impl KeyIndex {
     /// An empty index for the key of `def` on these columns. `None` if there are none.
     pub(crate) fn new(def: &CollectionDef, ordinals: &[u32]) -> Option<Self> {
-        let kind = if def.key == ordinals {
-            "primary key"
-        } else {
-            "unique key"
-        };
-        let columns: Vec<usize> = ordinals.iter().map(|ordinal| *ordinal as usize).collect();
-        let fields = columns
-            .iter()
-            .map(|ordinal| SortField::new(def.columns[*ordinal].ty.arrow()));
+        let types = ordinals.iter().map(|ordinal| def.columns[*ordinal as usize].ty.arrow());
+        let types: Vec<DataType> = types.collect();
+        let columns = def.column_ids(ordinals);
+        let fields = types.iter().cloned().map(SortField::new);
         let converter = RowConverter::new(fields.collect()).expect("every column type has an order");
         (!columns.is_empty()).then(|| Self {
-            constraint: format!("{kind} ({})", def.column_names(ordinals).join(", ")),
+            is_primary: def.key == ordinals,
+            types,
             columns,
             converter,
             hasher: RandomState::new(),
@@ -92,12 +89,30 @@ impl KeyIndex {
         })
     }
 
-    pub(crate) fn columns(&self) -> &[usize] {
-        &self.columns
+    /// The Arrow types of its columns.
+    pub(crate) fn types(&self) -> &[DataType] {
+        &self.types
     }
 
-    pub(crate) fn constraint(&self) -> &str {
-        &self.constraint
+    /// Ordinals of its columns in a definition that has them all.
+    pub(crate) fn ordinals(&self, layout: &Layout) -> Vec<usize> {
+        let ordinal = |id: &u32| {
+            layout
+                .ordinal(*id)
+                .expect("no column of a key is dropped before the key is")
+        };
+        self.columns.iter().map(ordinal).collect()
+    }
+
+    /// How messages name it.
+    pub(crate) fn constraint(&self, layout: &Layout) -> String {
+        let kind = if self.is_primary { "primary key" } else { "unique key" };
+        let fields = layout.schema.fields();
+        let names = self
+            .ordinals(layout)
+            .into_iter()
+            .map(|ordinal| fields[ordinal].name().as_str());
+        format!("{kind} ({})", names.collect::<Vec<_>>().join(", "))
     }
 
     /// Encodes keys, given the columns of the key in its order.

@@ -15,6 +15,7 @@ mod read;
 mod stage;
 
 use std::fmt;
+use std::sync::Arc;
 
 use parking_lot::RwLock;
 
@@ -89,6 +90,7 @@ impl Table {
         let mut next = before.rows;
         drop(before);
         let begun = change.begun_count();
+        let ids = change.column_ids;
         for batch in change.begun {
             for (index, keys) in self.keys.iter().zip(&batch.keys) {
                 for row in 0..keys.len() {
@@ -100,7 +102,7 @@ impl Table {
             for at in (0..batch.rows).step_by(BLOCK_ROWS_MAX) {
                 let rows = BLOCK_ROWS_MAX.min(batch.rows - at);
                 let columns = batch.columns.iter().map(|column| column.slice(at, rows)).collect();
-                let block = Block::new(next, rows, columns);
+                let block = Block::new(next, rows, Arc::clone(&ids), columns);
                 next += rows as u64;
                 let mut inner = self.inner.write();
                 inner.ends.grow_to(next);

@@ -15,6 +15,7 @@ use super::ends::{CHUNK_ROWS, EndChunk};
 use super::history::Step;
 use super::{RowId, Table};
 use crate::error::ReadError;
+use crate::layout::Layout;
 use crate::schema::{CollectionDef, ROW_ID_COLUMN};
 
 /// A table as it was at one version. Holds no copy and no lock: it stays readable, and the same, whatever is applied.
@@ -22,7 +23,7 @@ use crate::schema::{CollectionDef, ROW_ID_COLUMN};
 pub struct TableSnapshot {
     table: Arc<Table>,
     def: Arc<CollectionDef>,
-    schema: SchemaRef,
+    layout: Arc<Layout>,
     version: u64,
     step: Step,
 }
@@ -42,17 +43,17 @@ pub struct BlockSnapshot {
     /// How many of the block's rows had begun.
     rows: usize,
     ends: Vec<Arc<EndChunk>>,
-    schema: SchemaRef,
+    layout: Arc<Layout>,
     version: u64,
 }
 
 impl TableSnapshot {
-    pub(crate) fn new(table: Arc<Table>, def: Arc<CollectionDef>, schema: SchemaRef, version: u64) -> Self {
+    pub(crate) fn new(table: Arc<Table>, def: Arc<CollectionDef>, layout: Arc<Layout>, version: u64) -> Self {
         let step = table.at(version);
         Self {
             table,
             def,
-            schema,
+            layout,
             version,
             step,
         }
@@ -65,7 +66,7 @@ impl TableSnapshot {
 
     /// The Arrow schema of its rows.
     pub fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
+        Arc::clone(&self.layout.schema)
     }
 
     /// How many rows are visible: exact, and known without a scan.
@@ -86,7 +87,7 @@ impl TableSnapshot {
         let snapshot = |block: Arc<Block>| BlockSnapshot {
             rows: block.rows.min((limit - block.first_row) as usize),
             ends: inner.ends.covering(block.row_ids()),
-            schema: Arc::clone(&self.schema),
+            layout: Arc::clone(&self.layout),
             version: self.version,
             block,
         };
@@ -106,11 +107,7 @@ impl TableSnapshot {
             .table
             .primary()
             .ok_or_else(|| shape("it has no primary key".into()))?;
-        let wanted = index
-            .columns()
-            .iter()
-            .map(|ordinal| self.schema.field(*ordinal).data_type());
-        if !wanted.eq(keys.columns().iter().map(Array::data_type)) {
+        if !index.types().iter().eq(keys.columns().iter().map(Array::data_type)) {
             return Err(shape("the columns are of other types".into()));
         }
         let keys = index.encode(keys.columns()).map_err(|error| shape(error.to_string()))?;
@@ -141,21 +138,21 @@ impl TableSnapshot {
         let ordinals = self.ordinals(projection)?;
         let (blocks, places) = self.places(rows)?;
         let gather = |ordinal: &usize| -> Result<ArrayRef, ArrowError> {
-            let ty = self.schema.field(*ordinal).data_type();
+            let column = &self.layout.columns[*ordinal];
             if let [(block, row)] = places[..] {
-                return Ok(blocks[block].column(*ordinal, ty).slice(row, 1));
+                return Ok(blocks[block].column(column).slice(row, 1));
             }
             if places.is_empty() {
-                return Ok(arrow::array::new_empty_array(ty));
+                return Ok(arrow::array::new_empty_array(&column.ty));
             }
-            let columns: Vec<ArrayRef> = blocks.iter().map(|block| block.column(*ordinal, ty)).collect();
+            let columns: Vec<ArrayRef> = blocks.iter().map(|block| block.column(column)).collect();
             let columns: Vec<&dyn Array> = columns.iter().map(AsRef::as_ref).collect();
             interleave(&columns, &places)
         };
         let columns = ordinals.iter().map(gather).collect::<Result<Vec<_>, _>>();
         let schema = match projection {
-            None => Ok(Arc::clone(&self.schema)),
-            Some(ordinals) => self.schema.project(ordinals).map(Arc::new),
+            None => Ok(self.schema()),
+            Some(ordinals) => self.layout.schema.project(ordinals).map(Arc::new),
         };
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
         columns
@@ -223,13 +220,12 @@ impl BlockSnapshot {
         if visible.as_ref().is_some_and(|mask| mask.count_set_bits() == 0) || self.rows == 0 {
             return None;
         }
-        let ordinals = projection.map_or_else(|| (0..self.schema.fields().len()).collect(), <[usize]>::to_vec);
+        let ordinals = projection.map_or_else(|| (0..self.layout.columns.len()).collect(), <[usize]>::to_vec);
         let mut fields = Vec::with_capacity(ordinals.len() + 1);
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(ordinals.len() + 1);
         for ordinal in ordinals {
-            let field = &self.schema.fields()[ordinal];
-            columns.push(self.block.column(ordinal, field.data_type()).slice(0, self.rows));
-            fields.push(Arc::clone(field));
+            columns.push(self.block.column(&self.layout.columns[ordinal]).slice(0, self.rows));
+            fields.push(Arc::clone(&self.layout.schema.fields()[ordinal]));
         }
         if with_row_id {
             let first = self.block.first_row;

@@ -11,6 +11,7 @@ use arrow::datatypes::{DataType, UInt64Type};
 use super::Table;
 use super::keys::{KeyIndex, Keys, key_text};
 use crate::error::ApplyRefusal;
+use crate::layout::Layout;
 use crate::record::TableChange;
 use crate::schema::{CollectionDef, ROW_ID_COLUMN};
 
@@ -19,6 +20,8 @@ pub(crate) struct StagedChange {
     /// Ids of the rows that end, ascending.
     pub(crate) ended: Vec<u64>,
     pub(crate) begun: Vec<StagedBatch>,
+    /// Ids of the columns of the rows that begin.
+    pub(crate) column_ids: Arc<[u32]>,
 }
 
 /// Rows that begin.
@@ -43,11 +46,11 @@ impl StagedChange {
 /// Whether all `changes`, made at the version `snapshot`, fit the table whose definition is `def`.
 pub(crate) fn stage(
     table: &Table,
-    def: &CollectionDef,
+    (def, layout): (&CollectionDef, &Layout),
     snapshot: u64,
     changes: &[TableChange],
 ) -> Result<StagedChange, ApplyRefusal> {
-    let stage = Stage { table, def };
+    let stage = Stage { table, def, layout };
     let mut ended = Vec::new();
     for batch in changes.iter().filter_map(|change| change.ended.as_ref()) {
         stage.end(batch, snapshot, &mut ended)?;
@@ -65,12 +68,18 @@ pub(crate) fn stage(
     for place in 0..table.keys.len() {
         stage.check_key(place, &begun, &ended)?;
     }
-    Ok(StagedChange { ended, begun })
+    let column_ids = layout.columns.iter().map(|column| column.id).collect();
+    Ok(StagedChange {
+        ended,
+        begun,
+        column_ids,
+    })
 }
 
 struct Stage<'a> {
     table: &'a Table,
     def: &'a CollectionDef,
+    layout: &'a Layout,
 }
 
 impl Stage<'_> {
@@ -92,9 +101,9 @@ impl Stage<'_> {
                 .iter()
                 .try_for_each(|row| take(*row));
         };
-        let columns = index.columns().iter().map(|ordinal| {
-            let column = &self.def.columns[*ordinal];
-            self.named(batch, &column.name, &column.ty.arrow())
+        let columns = index.ordinals(self.layout).into_iter().map(|ordinal| {
+            let name = &self.def.columns[ordinal].name;
+            self.named(batch, name, &self.layout.columns[ordinal].ty)
         });
         let keys = encode(index, &columns.collect::<Result<Vec<_>, _>>()?)?;
         for row in 0..keys.len() {
@@ -117,7 +126,7 @@ impl Stage<'_> {
             .table
             .keys
             .iter()
-            .map(|index| encode(index, &key_columns(index, &columns)));
+            .map(|index| encode(index, &self.key_columns(index, &columns)));
         Ok(StagedBatch {
             rows: batch.num_rows(),
             keys: keys.collect::<Result<_, _>>()?,
@@ -127,12 +136,12 @@ impl Stage<'_> {
 
     fn column(&self, batch: &RecordBatch, ordinal: usize) -> Result<ArrayRef, ApplyRefusal> {
         let def = &self.def.columns[ordinal];
-        let ty = def.ty.arrow();
+        let ty = &self.layout.columns[ordinal].ty;
         let array = match batch.schema_ref().index_of(&def.name) {
-            Err(_) => new_null_array(&ty, batch.num_rows()),
+            Err(_) => new_null_array(ty, batch.num_rows()),
             Ok(at) => Arc::clone(batch.column(at)),
         };
-        if *array.data_type() != ty {
+        if array.data_type() != ty {
             let why = format!(
                 "`{}` of `{}` is {}, not {}",
                 def.name,
@@ -164,13 +173,18 @@ impl Stage<'_> {
                 if index.newest(hash, key).is_some_and(stays) || (several && !seen.insert(key)) {
                     return Err(ApplyRefusal::Unique {
                         collection: self.def.name.clone(),
-                        constraint: index.constraint().to_owned(),
-                        key: key_text(&key_columns(index, &batch.columns), row),
+                        constraint: index.constraint(self.layout),
+                        key: key_text(&self.key_columns(index, &batch.columns), row),
                     });
                 }
             }
         }
         Ok(())
+    }
+
+    fn key_columns(&self, index: &KeyIndex, columns: &[ArrayRef]) -> Vec<ArrayRef> {
+        let ordinals = index.ordinals(self.layout).into_iter();
+        ordinals.map(|ordinal| Arc::clone(&columns[ordinal])).collect()
     }
 
     fn named(&self, batch: &RecordBatch, name: &str, ty: &DataType) -> Result<ArrayRef, ApplyRefusal> {
@@ -196,12 +210,4 @@ fn encode(index: &KeyIndex, columns: &[ArrayRef]) -> Result<Keys, ApplyRefusal> 
 
 fn schema(why: String) -> ApplyRefusal {
     ApplyRefusal::Schema { why }
-}
-
-fn key_columns(index: &KeyIndex, columns: &[ArrayRef]) -> Vec<ArrayRef> {
-    index
-        .columns()
-        .iter()
-        .map(|ordinal| Arc::clone(&columns[*ordinal]))
-        .collect()
 }

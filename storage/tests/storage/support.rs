@@ -62,39 +62,29 @@ pub(crate) fn with_collections() -> (CrashDisk, Arc<RangeStore>) {
 
 pub(crate) fn column(name: &str, ty: ColumnType, nullable: bool) -> ColumnDef {
     ColumnDef {
-        name: name.into(),
-        ty,
         nullable,
-        default: None,
+        ..ColumnDef::new(name, ty)
     }
 }
 
 pub(crate) fn people() -> CollectionDef {
+    let columns = [
+        column("id", ColumnType::Int64, true),
+        column("email", ColumnType::Text, true),
+        column("score", ColumnType::Int64, false),
+    ];
     CollectionDef {
-        id: PEOPLE,
-        database: "d".into(),
-        name: "people".into(),
         open: true,
-        columns: vec![
-            column("id", ColumnType::Int64, true),
-            column("email", ColumnType::Text, true),
-            column("score", ColumnType::Int64, false),
-        ],
         key: vec![0],
         unique: vec![vec![1]],
-        checks: vec![],
-        schema_version: 0,
+        ..CollectionDef::new(PEOPLE, "d", "people", columns)
     }
 }
 
 pub(crate) fn notes() -> CollectionDef {
     CollectionDef {
-        id: NOTES,
-        name: "notes".into(),
-        columns: vec![column("note", ColumnType::Int64, true)],
-        key: vec![],
-        unique: vec![],
-        ..people()
+        open: true,
+        ..CollectionDef::new(NOTES, "d", "notes", [column("note", ColumnType::Int64, true)])
     }
 }
 

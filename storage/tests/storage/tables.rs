@@ -113,11 +113,8 @@ fn numbers_that_are_equal_in_sql_are_equal_as_keys() {
     let (_disk, store) = with_collections();
     let id = CollectionId(2);
     let def = CollectionDef {
-        id,
-        name: "floats".into(),
-        columns: vec![column("f", ColumnType::Float64, false)],
-        unique: vec![],
-        ..people()
+        key: vec![0],
+        ..CollectionDef::new(id, "d", "floats", [column("f", ColumnType::Float64, false)])
     };
     run(&store, &schema_change(vec![SchemaChange::DefineCollection(def)]));
     let insert = |value: f64| {
