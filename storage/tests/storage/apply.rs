@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, Int64Array};
+use arrow::array::{Array, Int64Array, RecordBatch};
 use candor_proto::{ErrorCode, LogIndex};
 use candor_storage::{
     ApplyRefusal, CollectionId, ColumnType, Outcome, RangeStore, Record, SchemaChange, SnapshotError, TableChange,
@@ -283,7 +283,7 @@ fn grown_columns_are_null_before_and_unknown_to_older_versions() {
         .filter_map(|block| block.read(None, false))
         .collect();
     assert!(scanned.iter().all(|batch| batch.num_columns() == 4));
-    assert_eq!(scanned.iter().map(|batch| batch.num_rows()).sum::<usize>(), 2);
+    assert_eq!(scanned.iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
     assert_eq!(at(&store, 3).table(PEOPLE).expect("there").schema().fields().len(), 3);
     assert_eq!(scan_people(&at(&store, 3)), [person(1, None, 1)]);
 }
