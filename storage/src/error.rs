@@ -262,8 +262,8 @@ impl SnapshotError {
     }
 }
 
-/// A read that a table cannot answer as it was put.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// A read that a table cannot answer.
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The keys are not of the form of the primary key.
@@ -283,6 +283,9 @@ pub enum ReadError {
     /// Arrow refused, for example because text of more than 2 GiB would stand in one batch.
     #[error("the rows do not make a batch: {0}")]
     Arrow(String),
+    /// A segment cannot be read.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
 }
 
 impl ReadError {
@@ -291,6 +294,7 @@ impl ReadError {
         match self {
             Self::KeyShape { .. } => ErrorCode::BadValue,
             Self::NoColumn(_) | Self::NoRow(_) | Self::Arrow(_) => ErrorCode::Internal,
+            Self::Storage(error) => error.code(),
         }
     }
 }

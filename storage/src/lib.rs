@@ -11,6 +11,7 @@ mod layout;
 mod log;
 mod record;
 mod schema;
+pub mod segments;
 mod snapshot;
 mod store;
 mod table;

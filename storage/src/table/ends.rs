@@ -34,6 +34,13 @@ impl EndChunk {
         }
     }
 
+    /// The places of rows that ended at or before `version`, and when.
+    pub(crate) fn ends(&self, version: u64) -> impl Iterator<Item = (usize, u64)> {
+        let ends = self.0.get().into_iter().flatten().enumerate();
+        let ends = ends.map(|(place, end)| (place, end.load(Ordering::Relaxed)));
+        ends.filter(move |(_, end)| *end != LIVE && *end <= version)
+    }
+
     fn set(&self, place: usize, version: u64) {
         let ends = self
             .0

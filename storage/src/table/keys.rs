@@ -207,7 +207,7 @@ pub(crate) fn key_text(columns: &[ArrayRef], row: usize) -> String {
 }
 
 /// Makes numbers that are equal in SQL equal in bytes: the two zeros, and all NaNs.
-fn normalised(column: &ArrayRef) -> ArrayRef {
+pub(crate) fn normalised(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Float32 => floats::<Float32Type>(column, |value| if value.is_nan() { f32::NAN } else { value + 0.0 }),
         DataType::Float64 => floats::<Float64Type>(column, |value| if value.is_nan() { f64::NAN } else { value + 0.0 }),

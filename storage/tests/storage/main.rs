@@ -7,5 +7,6 @@ mod damage;
 mod log;
 mod model;
 mod records;
+mod segments;
 mod support;
 mod tables;

@@ -38,9 +38,9 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate {
         folder: "storage",
         pure: false,
-        dependencies: "candor-proto arrow arrow-ipc bytes crc32fast hashbrown parking_lot postcard ring rustix \
-            serde sha2 thiserror tracing uuid",
-        dev_dependencies: "proptest tempfile",
+        dependencies: "candor-proto arrow arrow-ipc bytes crc32fast hashbrown object_store parking_lot parquet postcard \
+            ring rustix serde sha2 thiserror tracing twox-hash uuid",
+        dev_dependencies: "object_store proptest tempfile",
     },
     Crate {
         folder: "engine",
