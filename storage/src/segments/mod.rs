@@ -18,12 +18,12 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`file`] | places for files: a folder, an object store |
-//! | [`sealed`] | checksums of every block of a file |
-//! | [`column`], [`scalar`], [`sketch`], [`stats`] | columns, their types, what is known of their values |
-//! | [`keys`] | fingerprints of keys, sorted |
-//! | [`info`], [`writer`], [`sort`] | making a segment |
-//! | [`footer`], [`segment`], [`part`], [`vector`], [`cache`] | reading it |
+//! | `file` | places for files: a folder, an object store |
+//! | `sealed` | checksums of every block of a file |
+//! | `column`, `scalar`, `sketch`, `stats` | columns, their types, what is known of their values |
+//! | `keys` | fingerprints of keys, sorted |
+//! | `info`, `writer`, `sort` | making a segment |
+//! | `footer`, `segment`, `part`, `vector`, `cache` | reading it |
 
 mod cache;
 mod column;
