@@ -126,7 +126,7 @@ fn noise(state: &mut u64) -> String {
     text
 }
 
-fn folder_bytes(folder: &std::path::Path) -> u64 {
+pub(crate) fn folder_bytes(folder: &std::path::Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries
         .map(|entry| match entry.metadata() {

@@ -1,6 +1,6 @@
-//! Point reads and durable single-row inserts over HTTP, beside PostgreSQL on the same machine in the same run.
+//! Point reads, durable single-row inserts and updates by key over HTTP, beside PostgreSQL on the same machine in the same run.
 //!
-//! Both answer over TCP on the loopback address, both make each insert durable before they answer, both with their
+//! Both answer over TCP on the loopback address, both make each write durable before they answer, both with their
 //! defaults. pgbench prepares its statements; over HTTP each request carries its text and parameters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +24,8 @@ const PG_TABLES: &str = "CREATE TABLE account (id BIGINT PRIMARY KEY, owner TEXT
 const PG_READ: &str = "\\set id random(1, 100000)\nSELECT owner, balance FROM account WHERE id = :id;\n";
 const PG_INSERT: &str =
     "\\set id random(1, 100000)\nINSERT INTO entry (id, account, amount) VALUES (nextval('number'), :id, 1);\n";
+
+const PG_UPDATE: &str = "\\set id random(1, 100000)\nUPDATE account SET balance = balance + 1 WHERE id = :id;\n";
 
 /// Prints one line for each system and load, and the ratio between them.
 pub(crate) fn measure(bench: &Bench, runtime: &tokio::runtime::Runtime) -> Result<()> {
@@ -49,6 +51,11 @@ pub(crate) fn measure(bench: &Bench, runtime: &tokio::runtime::Runtime) -> Resul
         let theirs = postgres.pgbench(PG_INSERT, connections, bench.duration)?;
         report("durable inserts", connections, &ours, &theirs);
     }
+    for connections in CONNECTIONS {
+        let ours = hammer(node.http_address(), connections, bench.duration, update)?;
+        let theirs = postgres.pgbench(PG_UPDATE, connections, bench.duration)?;
+        report("durable updates", connections, &ours, &theirs);
+    }
     Ok(())
 }
 
@@ -62,6 +69,13 @@ fn read(random: u64) -> String {
 fn insert(id: u64, random: u64) -> String {
     let account = random % ROWS + 1;
     format!(r#"{{"sql":"INSERT INTO entry (id, account, amount) VALUES ($1, $2, $3)","params":[{id},{account},1]}}"#)
+}
+
+fn update(random: u64) -> String {
+    format!(
+        r#"{{"sql":"UPDATE account SET balance = balance + 1 WHERE id = $1","params":[{}]}}"#,
+        random % ROWS + 1
+    )
 }
 
 fn report(what: &str, connections: usize, ours: &Measured, theirs: &Measured) {

@@ -41,8 +41,17 @@ pub(crate) fn build_of(binary: &Path) -> &'static str {
 
 /// Memory that a process holds now, bytes.
 pub(crate) fn resident_bytes(process_id: u32) -> Option<u64> {
+    status_bytes(process_id, "VmRSS:")
+}
+
+/// The most memory that a process has held, bytes.
+pub(crate) fn peak_bytes(process_id: u32) -> Option<u64> {
+    status_bytes(process_id, "VmHWM:")
+}
+
+fn status_bytes(process_id: u32, field: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process_id}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kib * 1024)
 }

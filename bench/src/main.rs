@@ -4,11 +4,14 @@
 //! `docs/bench.md` says what each command measures and how.
 
 mod catchup;
+mod duckdb;
 mod http;
+mod keys;
 mod machine;
 mod namespace;
 mod postgres;
 mod samples;
+mod tpch;
 mod verdict;
 mod visible;
 mod wire;
@@ -43,8 +46,12 @@ enum Command {
     Verdict,
     /// From a commit at the leader to a follower's answer that contains it
     Visible,
-    /// Point reads and durable single-row inserts over HTTP, beside PostgreSQL with pgbench
+    /// Point reads, durable single-row inserts and updates over HTTP, beside PostgreSQL with pgbench
     Http,
+    /// Reads by key inside this process, on one thread
+    Keys,
+    /// Queries derived from TPC-H and the load of their tables, beside DuckDB and PostgreSQL
+    Tpch(tpch::Options),
     /// A follower that starts far behind: how fast it catches up, and what that costs the leader in memory
     Catchup {
         /// How far behind, megabytes of log
@@ -59,6 +66,8 @@ enum Command {
 struct Bench {
     nodes: NodeOptions,
     duration: Duration,
+    /// Threads that each system may use.
+    threads: usize,
 }
 
 fn main() -> ExitCode {
@@ -81,22 +90,28 @@ fn run(args: &Args) -> Result<()> {
             binary,
             working_folder: std::env::temp_dir(),
             awareness: candor_proto::limits::AWARENESS_INTERVAL,
+            arguments: Vec::new(),
         };
         Ok(Bench {
             nodes,
             duration: Duration::from_secs(args.seconds),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
         })
     };
-    match args.command {
+    match &args.command {
         Command::Verdict => verdict::measure(),
         Command::Visible => runtime.block_on(visible::measure(&bench()?))?,
         Command::Http => http::measure(&bench()?, &runtime)?,
-        Command::Catchup { megabytes } => runtime.block_on(catchup::measure(&bench()?, megabytes))?,
+        Command::Keys => keys::measure(&runtime, Duration::from_secs(args.seconds))?,
+        Command::Tpch(options) => runtime.block_on(tpch::measure(&bench()?, options))?,
+        Command::Catchup { megabytes } => runtime.block_on(catchup::measure(&bench()?, *megabytes))?,
         Command::All => {
             let bench = bench()?;
             verdict::measure();
             runtime.block_on(visible::measure(&bench))?;
             http::measure(&bench, &runtime)?;
+            keys::measure(&runtime, bench.duration)?;
+            runtime.block_on(tpch::measure(&bench, &tpch::Options::default()))?;
             runtime.block_on(catchup::measure(&bench, 500))?;
         }
     }

@@ -16,6 +16,7 @@ mod parse;
 mod pending;
 mod point;
 mod prepare;
+mod rules;
 mod scan;
 mod session;
 mod shown;

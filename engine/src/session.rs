@@ -10,10 +10,12 @@ use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool, TrackCons
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::AggregateUDF;
+use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::prelude::SessionConfig;
 
 use crate::arithmetic::CheckedIntegers;
 use crate::engine::EngineConfig;
+use crate::rules::JoinOrder;
 use crate::sum::CheckedSum;
 use crate::types::ColumnTypePlanner;
 
@@ -28,9 +30,19 @@ pub(crate) fn template(config: &EngineConfig) -> Result<SessionState> {
         .with_default_features()
         .with_type_planner(Arc::new(ColumnTypePlanner))
         .with_analyzer_rule(Arc::new(CheckedIntegers))
+        .with_optimizer_rules(optimizer_rules())
         .build();
     state.register_udaf(Arc::new(AggregateUDF::from(CheckedSum::default())))?;
     Ok(state)
+}
+
+/// `DataFusion`'s rules for logical plans, and ours.
+fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut rules = Optimizer::new().rules;
+    // Behind the rules that bring conditions to the tables, before those that leave columns out.
+    let behind = rules.iter().position(|rule| rule.name() == "push_down_filter");
+    rules.insert(behind.map_or(rules.len(), |at| at + 1), Arc::new(JoinOrder));
+    rules
 }
 
 fn session_config(config: &EngineConfig) -> SessionConfig {

@@ -6,6 +6,7 @@ mod failure;
 mod http;
 mod info;
 mod metrics;
+mod parsed;
 mod progress;
 mod relations;
 mod route;

@@ -19,6 +19,7 @@ use crate::config::ServerConfig;
 use crate::failure::Stop;
 use crate::http;
 use crate::metrics::Metrics;
+use crate::parsed::Parsed;
 use crate::progress::Running;
 use crate::session::Sessions;
 
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) metrics: Metrics,
     pub(crate) running: Running,
+    /// Scripts read lately.
+    pub(crate) parsed: Parsed,
     pub(crate) node_header: HeaderValue,
     pub(crate) boot_header: HeaderValue,
     pub(crate) making_default: tokio::sync::Mutex<()>,
@@ -158,6 +161,7 @@ impl Server {
             in_flight: Arc::new(Semaphore::new(config.requests_in_flight_max)),
             sessions: Sessions::default(),
             running: Running::default(),
+            parsed: Parsed::default(),
             making_default: tokio::sync::Mutex::new(()),
             stopping: AtomicBool::new(false),
             http_addr,

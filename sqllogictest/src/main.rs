@@ -71,6 +71,7 @@ async fn run(args: Args) -> Result<bool> {
         binary,
         working_folder: origin.working_folder().to_owned(),
         awareness: AWARENESS_INTERVAL,
+        arguments: Vec::new(),
     };
     let cluster = Cluster::start(&options, mode).await?;
     let report = run_origin(&origin, &cluster, &args.only).await?;

@@ -46,6 +46,8 @@ pub struct NodeOptions {
     pub working_folder: PathBuf,
     /// How often nodes greet each other.
     pub awareness: Duration,
+    /// More arguments of `candor serve`.
+    pub arguments: Vec<String>,
 }
 
 /// One running node.
@@ -76,6 +78,7 @@ impl Node {
         if let Some(certs) = certs {
             command.arg("--certs").arg(certs);
         }
+        command.args(&options.arguments);
         command.current_dir(&options.working_folder);
         // The node ends when this pipe closes, however this process ends.
         command

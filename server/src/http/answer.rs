@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::response::{IntoResponse, Response};
-use candor_parser::{Body, Script, parse_script};
+use candor_parser::{Body, Script};
 use candor_planner::arrive;
 use candor_proto::{ErrorBody, ErrorCode, Redirect, RedirectKind};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, LOCATION};
@@ -29,7 +29,9 @@ pub(super) async fn answer(shared: &Arc<Shared>, request: Sql, permit: OwnedSema
             return super::error(shared, refusal.to_body());
         }
     }
-    let script = match parse_script(&request.script)
+    let script = match shared
+        .parsed
+        .script(&request.script)
         .map_err(|error| error.to_body())
         .and_then(|script| {
             check_format(&script, request.format)?;

@@ -12,6 +12,7 @@ async fn run(origin: &Origin, mode: Mode, awareness: Duration) -> Report {
         binary,
         working_folder: origin.working_folder().to_owned(),
         awareness,
+        arguments: Vec::new(),
     };
     let cluster = Cluster::start(&options, mode).await.expect("nodes");
     let report = run_origin(origin, &cluster, "").await.expect("a run to the end");

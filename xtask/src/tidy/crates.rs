@@ -91,7 +91,8 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate {
         folder: "bench",
         pure: false,
-        dependencies: "candor-client candor-planner candor-proto candor-sqllogictest anyhow clap serde_json tempfile tokio",
+        dependencies: "candor-client candor-engine candor-parser candor-planner candor-proto candor-sqllogictest \
+            candor-storage anyhow clap serde_json tempfile tokio",
         dev_dependencies: "",
     },
     Crate {

@@ -1,9 +1,8 @@
-//! One collection at one version as DataFusion sees it.
+//! What planning asks of a collection, and its rows as the statement may see them.
 //!
 //! A scan hands out the blocks of the store, several partitions at a time, and then the rows that an open transaction
 //! has written. Rows that the transaction has ended are left out. When the filters fix the whole primary key, the rows
-//! are looked up instead. Filters stay in the plan above (`Inexact`), so a lookup may never lose a row but need not be
-//! exact. No order is promised; the row count is exact only where nothing is pending.
+//! are looked up instead. The logical plan keeps its filters (`Inexact`): the physical plan hands them to the scan.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,21 +13,15 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use candor_storage::{BlockSnapshot, CollectionDef, ROW_ID_COLUMN, TableSnapshot};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Constraint, Constraints, DataFusionError, Result, Statistics};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::common::{Constraint, Constraints, Result};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
-use datafusion::physical_plan::statistics::StatisticsArgs;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use datafusion::physical_plan::ExecutionPlan;
 
+use super::exec::{ScanExec, Source};
 use crate::error::EngineError;
 use crate::keys::{self, KeyCoder};
 use crate::pending::PendingTable;
+use crate::rules::{ColumnEstimate, TableEstimates};
 
 /// Rows a partition should have before another one is worth its thread.
 const PARTITION_ROWS_MIN: usize = 16 * 1024;
@@ -86,6 +79,16 @@ impl CollectionTable {
         self.base.as_ref().map_or(0, TableSnapshot::row_count) + self.pending.as_ref().map_or(0, |p| p.row_count())
     }
 
+    /// What is known of the rows without looking at them.
+    pub(crate) fn estimates(&self) -> TableEstimates {
+        let rows = self.row_count_max();
+        let mut columns = vec![ColumnEstimate::default(); self.schema.fields().len()];
+        if let [key] = self.def.key[..] {
+            columns[key as usize].distinct = Some(rows as f64);
+        }
+        TableEstimates { rows, columns }
+    }
+
     /// The rows with these keys (columns of the primary key, each key once), columns of the definition at `projection`.
     pub(crate) fn lookup(&self, keys: &RecordBatch, projection: &[usize]) -> Result<Vec<RecordBatch>, EngineError> {
         let mut found = Vec::new();
@@ -140,7 +143,11 @@ impl CollectionTable {
     }
 
     /// One block of the store without the rows that the transaction has ended.
-    fn read_block(&self, block: &BlockSnapshot, projection: &[usize]) -> Result<Option<RecordBatch>, EngineError> {
+    pub(super) fn read_block(
+        &self,
+        block: &BlockSnapshot,
+        projection: &[usize],
+    ) -> Result<Option<RecordBatch>, EngineError> {
         let pending = self.pending.as_ref().filter(|pending| pending.ends_rows());
         let is_row_id = |column: &usize| self.with_row_id && *column == self.schema.fields().len() - 1;
         let keyless = self.def.key.is_empty();
@@ -274,6 +281,29 @@ impl TableProvider for CollectionTable {
 }
 
 impl CollectionTable {
+    /// Name of the collection.
+    pub(super) fn name(&self) -> &str {
+        &self.def.name
+    }
+
+    /// The schema of what a scan can give: the columns, and the row id where it was asked for.
+    pub(super) fn row_schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Whether rows are seen that are not in the store, or not seen that are.
+    pub(super) fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// The rows that the open transaction has written, columns at `projection`.
+    pub(super) fn pending_rows(&self, projection: &[usize]) -> Result<Vec<RecordBatch>, EngineError> {
+        match &self.pending {
+            Some(pending) => pending.rows(&self.def, projection, self.with_row_id),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// The blocks dealt out to partitions of about the same number of rows.
     fn partitions(&self, partitions_max: usize) -> Vec<Vec<BlockSnapshot>> {
         let Some(base) = &self.base else {
@@ -296,177 +326,5 @@ impl CollectionTable {
             }
         }
         partitions
-    }
-}
-
-/// Where a scan's rows come from.
-#[derive(Clone)]
-enum Source {
-    Keys(RecordBatch),
-    Blocks(Arc<[Vec<BlockSnapshot>]>),
-}
-
-/// Reads one collection.
-#[derive(Clone)]
-struct ScanExec {
-    table: CollectionTable,
-    projection: Arc<[usize]>,
-    source: Source,
-    limit: Option<usize>,
-    properties: Arc<PlanProperties>,
-    metrics: ExecutionPlanMetricsSet,
-}
-
-impl ScanExec {
-    fn new(table: CollectionTable, projection: Vec<usize>, source: Source, limit: Option<usize>) -> Result<Self> {
-        let schema = Arc::new(table.schema.project(&projection)?);
-        let partitions = match &source {
-            Source::Keys(_) => 1,
-            Source::Blocks(partitions) => partitions.len(),
-        };
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema),
-            Partitioning::UnknownPartitioning(partitions),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        );
-        Ok(Self {
-            table,
-            projection: projection.into(),
-            source,
-            limit,
-            properties: Arc::new(properties),
-            metrics: ExecutionPlanMetricsSet::new(),
-        })
-    }
-
-    /// The batches of one partition, read one by one as they are asked for.
-    fn batches(&self, partition: usize) -> Box<dyn Iterator<Item = Result<RecordBatch, EngineError>> + Send> {
-        let table = self.table.clone();
-        let projection = Arc::clone(&self.projection);
-        match &self.source {
-            Source::Keys(keys) => match table.lookup(keys, &projection) {
-                Ok(found) => Box::new(found.into_iter().map(Ok)),
-                Err(error) => Box::new(std::iter::once(Err(error))),
-            },
-            Source::Blocks(partitions) => {
-                let partitions = Arc::clone(partitions);
-                let blocks = partitions.get(partition).map_or(0, Vec::len);
-                let pending = match (&table.pending, partition) {
-                    (Some(pending), 0) => pending.rows(&table.def, &projection, table.with_row_id),
-                    _ => Ok(Vec::new()),
-                };
-                let pending = match pending {
-                    Ok(batches) => batches.into_iter().map(Ok).collect(),
-                    Err(error) => vec![Err(error)],
-                };
-                let stored = (0..blocks)
-                    .filter_map(move |at| table.read_block(&partitions[partition][at], &projection).transpose());
-                Box::new(stored.chain(pending))
-            }
-        }
-    }
-}
-
-impl fmt::Debug for ScanExec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScanExec")
-            .field("table", &self.table)
-            .field("projection", &self.projection)
-            .finish_non_exhaustive()
-    }
-}
-
-impl DisplayAs for ScanExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let schema = self.properties.eq_properties.schema();
-        let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let name = &self.table.def.name;
-        match &self.source {
-            Source::Keys(keys) => write!(f, "KeyLookup: {name}, keys={}", keys.num_rows())?,
-            Source::Blocks(partitions) => {
-                let blocks: usize = partitions.iter().map(Vec::len).sum();
-                write!(f, "Scan: {name}, partitions={}, blocks={blocks}", partitions.len())?;
-            }
-        }
-        write!(f, ", columns=[{}]", columns.join(", "))
-    }
-}
-
-impl ExecutionPlan for ScanExec {
-    fn name(&self) -> &'static str {
-        match self.source {
-            Source::Keys(_) => "KeyLookup",
-            Source::Blocks(_) => "Scan",
-        }
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let mut batches = self.batches(partition);
-        let mut left = self.limit.unwrap_or(usize::MAX);
-        let reading = std::iter::from_fn(move || {
-            if left == 0 {
-                return None;
-            }
-            let timer = metrics.elapsed_compute().timer();
-            let batch = batches.next()?;
-            timer.done();
-            if let Ok(batch) = &batch {
-                left = left.saturating_sub(batch.num_rows());
-                metrics.record_output(batch.num_rows());
-            }
-            Some(batch.map_err(DataFusionError::from))
-        });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(
-            self.schema(),
-            futures::stream::iter(reading),
-        )))
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
-    }
-
-    fn statistics_from_inputs(&self, _: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
-        let mut statistics = Statistics::new_unknown(&self.schema());
-        let rows = self.table.row_count_max();
-        let limited = self.limit.map_or(rows, |limit| limit.min(rows));
-        statistics.num_rows = match &self.source {
-            Source::Keys(keys) => Precision::Inexact(keys.num_rows()),
-            Source::Blocks(partitions) => match args.partition() {
-                Some(_) => Precision::Inexact(limited / partitions.len()),
-                None if self.table.pending.is_none() && self.limit.is_none() => Precision::Exact(rows),
-                None => Precision::Inexact(limited),
-            },
-        };
-        Ok(Arc::new(statistics))
     }
 }

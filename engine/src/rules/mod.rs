@@ -1,0 +1,7 @@
+//! Rules of our own for logical plans.
+
+mod cardinality;
+mod join_order;
+
+pub(crate) use cardinality::{ColumnEstimate, TableEstimates};
+pub(crate) use join_order::JoinOrder;
