@@ -8,6 +8,7 @@ mod duckdb;
 mod http;
 mod keys;
 mod machine;
+mod mixed;
 mod namespace;
 mod postgres;
 mod samples;
@@ -48,6 +49,8 @@ enum Command {
     Visible,
     /// Point reads, durable single-row inserts and updates over HTTP, beside PostgreSQL with pgbench
     Http,
+    /// Reads while rows are written at a steady rate, beside the same reads alone
+    Mixed,
     /// Reads by key inside this process, on one thread
     Keys,
     /// Queries derived from TPC-H and the load of their tables, beside DuckDB and PostgreSQL
@@ -102,6 +105,7 @@ fn run(args: &Args) -> Result<()> {
         Command::Verdict => verdict::measure(),
         Command::Visible => runtime.block_on(visible::measure(&bench()?))?,
         Command::Http => http::measure(&bench()?, &runtime)?,
+        Command::Mixed => mixed::measure(&bench()?, &runtime)?,
         Command::Keys => keys::measure(&runtime, Duration::from_secs(args.seconds))?,
         Command::Tpch(options) => runtime.block_on(tpch::measure(&bench()?, options))?,
         Command::Catchup { megabytes } => runtime.block_on(catchup::measure(&bench()?, *megabytes))?,
@@ -111,6 +115,7 @@ fn run(args: &Args) -> Result<()> {
             runtime.block_on(visible::measure(&bench))?;
             http::measure(&bench, &runtime)?;
             keys::measure(&runtime, bench.duration)?;
+            mixed::measure(&bench, &runtime)?;
             runtime.block_on(tpch::measure(&bench, &tpch::Options::default()))?;
             runtime.block_on(catchup::measure(&bench, 500))?;
         }

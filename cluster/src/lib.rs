@@ -18,5 +18,5 @@ mod split;
 pub use config::ClusterConfig;
 pub use error::{ClusterError, NameError, NotLeader, ProposeError};
 pub use followers::FollowerRow;
-pub use node::{CopyRow, Node, PeerRow};
+pub use node::{Bulk, CopyRow, Node, PeerRow};
 pub use raft_group::Committed;

@@ -39,6 +39,20 @@ pub(crate) fn records(mut transaction: Transaction, txn: u128) -> Result<Vec<(u8
     Ok(records)
 }
 
+/// The part records of one change.
+pub(crate) fn parts(change: TableChange, txn: u128) -> Result<Vec<(u8, Bytes)>, SplitError> {
+    let memory = |batch: &arrow::array::RecordBatch| batch.get_array_memory_size();
+    let bytes = change.ended.iter().chain(&change.begun).map(memory).sum();
+    let mut records = Vec::new();
+    split(change, bytes, txn, &mut records)?;
+    Ok(records)
+}
+
+/// The record that forgets the parts of a transaction that will not come.
+pub(crate) fn discard(txn: u128) -> Result<(u8, Bytes), SplitError> {
+    encode(&Record::Discard { txn })
+}
+
 /// Pieces of one change, its ended rows first. The whole transaction took `bytes`, which says how many rows to try.
 fn split(change: TableChange, bytes: usize, txn: u128, records: &mut Vec<(u8, Bytes)>) -> Result<(), SplitError> {
     let collection = change.collection;

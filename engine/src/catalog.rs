@@ -108,6 +108,11 @@ impl Names {
         &self.catalog
     }
 
+    /// Threads that a statement may use.
+    pub(crate) fn threads(&self) -> usize {
+        self.template.config().target_partitions().max(1)
+    }
+
     pub(crate) fn namespace(&self) -> &str {
         &self.namespace
     }

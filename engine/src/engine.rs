@@ -4,6 +4,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use arrow::datatypes::SchemaRef;
@@ -18,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use crate::context::StatementContext;
-use crate::copy::{self, CopyInput, CopyOutput, Progress};
+use crate::copy::{self, Copied, CopyInput, CopyOutput, Progress, RowSink};
 use crate::env::Env;
 use crate::error::EngineError;
 use crate::prepare::column_names;
@@ -219,21 +220,39 @@ impl Engine {
             .await
     }
 
-    /// Reads a file or bytes into a collection: the rows come back to be proposed.
+    /// Reads a file or bytes into a collection: the rows come back to be proposed. Those that are too many to be kept go
+    /// to `sink` while the file is read, on a thread of this call's own, where it may wait.
     ///
     /// # Errors
-    /// The first value that does not fit, by row and column; a file that cannot be read.
+    /// The first value that does not fit, by row and column; a file that cannot be read; a sink that takes no more.
     pub async fn copy_from(
         &self,
         ctx: StatementContext,
         copy: &Copy,
         input: CopyInput,
         progress: Progress,
-    ) -> Result<Evaluated, EngineError> {
+        sink: Option<RowSink>,
+    ) -> Result<Copied, EngineError> {
         let engine = Arc::clone(&self.0);
         let copy = copy.clone();
-        self.run(async move { copy::copy_from(&Env::new(&engine.template, ctx), &copy, input, &progress) })
-            .await
+        let (answer, read) = tokio::sync::oneshot::channel();
+        let gone = Arc::new(AtomicBool::new(false));
+        let _stop = SetOnDrop(Arc::clone(&gone));
+        let work = move || {
+            let env = Env::new(&engine.template, ctx);
+            let _ = answer.send(copy::copy_from(&env, &copy, input, &progress, sink, &gone));
+        };
+        std::thread::Builder::new()
+            .name("candor-copy".to_owned())
+            .stack_size(candor_proto::limits::THREAD_STACK_BYTES)
+            .spawn(work)
+            .map_err(|error| EngineError::internal(format!("a thread cannot start: {error}")))?;
+        read.await.unwrap_or_else(|_| {
+            tracing::error!("a COPY panicked");
+            Err(EngineError::internal(
+                "the COPY failed in a way it should not; the node's log says more",
+            ))
+        })
     }
 
     /// Writes a collection or the answer of a query to a file or a writer. Returns how many rows were written.
@@ -326,6 +345,15 @@ fn lost(error: &tokio::task::JoinError) -> EngineError {
     }
     tracing::error!(%error, "a statement panicked");
     EngineError::internal("the statement failed in a way it should not; the node's log says more")
+}
+
+/// Tells a thread that nobody waits for it any more.
+struct SetOnDrop(Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 struct StopOnDrop(AbortHandle);

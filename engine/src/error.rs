@@ -162,6 +162,14 @@ impl fmt::Display for Place<'_> {
 }
 
 impl EngineError {
+    /// The same error, its rows counted from further in front: `before` rows come before the first one that was counted.
+    pub(crate) fn in_rows_from(mut self, before: u64) -> Self {
+        if let Self::BadValue { row: Some(row), .. } = &mut self {
+            *row += before;
+        }
+        self
+    }
+
     /// The code a machine may act on.
     pub fn code(&self) -> ErrorCode {
         match self {

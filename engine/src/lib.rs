@@ -27,7 +27,7 @@ mod types;
 mod write;
 
 pub use context::{Param, StatementContext};
-pub use copy::{CopyInput, CopyOutput, CopyProgress, Progress};
+pub use copy::{Copied, CopyInput, CopyOutput, CopyProgress, Progress, RowSink};
 pub use engine::{Engine, EngineConfig, RowStream};
 pub use error::EngineError;
 pub use pending::PendingWrites;

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod bulk;
 mod config;
 mod define;
 mod failure;

@@ -89,7 +89,9 @@ mod tests {
     fn errors_and_long_texts_are_not_kept() {
         let parsed = Parsed::default();
         assert!(parsed.script("SELEC 1").is_err());
-        parsed.script(&format!("SELECT '{}'", "x".repeat(SCRIPT_BYTES_MAX))).expect("fine");
+        parsed
+            .script(&format!("SELECT '{}'", "x".repeat(SCRIPT_BYTES_MAX)))
+            .expect("fine");
         let kept = parsed.0.lock();
         assert!(kept.younger.is_empty() && kept.older.is_empty());
     }

@@ -145,9 +145,9 @@ impl Evaluate<'_> {
             Self::Define(define) => engine.define(ctx, define).await,
             Self::Remove(remove) => engine.remove(ctx, remove).await,
             Self::CopyFrom(copy, path) => {
-                engine
-                    .copy_from(ctx, copy, CopyInput::Path(path.into()), Arc::clone(progress))
-                    .await
+                let input = CopyInput::Path(path.into());
+                let copied = engine.copy_from(ctx, copy, input, Arc::clone(progress), None).await?;
+                Ok(copied.evaluated)
             }
         }
     }
@@ -354,7 +354,7 @@ impl Run<'_> {
         match (&copy.target, copy.direction) {
             (CopyTarget::Path(path), CopyDirection::From) => {
                 let range = self.range_of(&relations)?;
-                self.write(&range, Evaluate::CopyFrom(copy, path)).await
+                self.copy_in(&range, copy, path).await
             }
             (CopyTarget::Path(path), CopyDirection::To) => {
                 let grounds = self.grounds(asked, &relations).await?;
@@ -462,7 +462,7 @@ impl Run<'_> {
     }
 
     /// The engine's surroundings for one statement.
-    fn context(&self, snapshot: Option<&Snapshot>, relations: &Relations) -> Result<StatementContext, Stop> {
+    pub(crate) fn context(&self, snapshot: Option<&Snapshot>, relations: &Relations) -> Result<StatementContext, Stop> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut ctx = StatementContext::new(
             self.shared.cluster.name().clone(),
@@ -527,7 +527,7 @@ fn no_transaction() -> Stop {
 }
 
 /// A conflict, or a definition that changed under the statement: running it again sees the newer state.
-fn retries(refusal: &ApplyRefusal) -> bool {
+pub(crate) fn retries(refusal: &ApplyRefusal) -> bool {
     matches!(refusal, ApplyRefusal::Conflict { .. } | ApplyRefusal::Schema { .. })
 }
 
@@ -535,7 +535,7 @@ pub(crate) fn refused(refusal: &ApplyRefusal) -> Stop {
     ErrorBody::new(refusal.code(), refusal.to_string()).into()
 }
 
-fn returning(evaluated: Evaluated, receipt: Receipt) -> Output {
+pub(crate) fn returning(evaluated: Evaluated, receipt: Receipt) -> Output {
     let rows = evaluated.returning.map(|(schema, batches)| Rows::of(schema, batches));
     Output {
         rows,

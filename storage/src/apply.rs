@@ -91,6 +91,10 @@ impl Applier {
                 self.parts.entry(txn).or_default().push(change);
                 Ok(Outcome::Other)
             }
+            Record::Discard { txn } => {
+                self.parts.remove(&txn);
+                Ok(Outcome::Other)
+            }
             Record::Horizon { index: horizon } => {
                 self.move_horizon(horizon.min(index));
                 Ok(Outcome::Other)

@@ -24,6 +24,11 @@ pub enum Record {
     Part(TransactionPart),
     /// Changes that take effect together, or not at all.
     Transaction(Transaction),
+    /// The parts of a transaction that will not come are forgotten.
+    Discard {
+        /// The number drawn for them.
+        txn: u128,
+    },
     /// Versions before `index` need not be kept any longer.
     Horizon {
         /// The oldest version that stays readable.
@@ -111,6 +116,8 @@ impl Record {
     pub const TRANSACTION: u8 = 3;
     /// The kind of a [`Record::Horizon`] entry.
     pub const HORIZON: u8 = 4;
+    /// The kind of a [`Record::Discard`] entry.
+    pub const DISCARD: u8 = 5;
 
     /// The kind and the payload of an entry with this record. Equal records of equal layout encode to equal bytes.
     ///
@@ -120,6 +127,7 @@ impl Record {
         let (kind, bytes) = match self {
             Self::LeaderElected { node } => (Self::LEADER_ELECTED, write(node)?),
             Self::Horizon { index } => (Self::HORIZON, write(index)?),
+            Self::Discard { txn } => (Self::DISCARD, write(txn)?),
             Self::Part(part) => {
                 let wire = WirePart {
                     txn: part.txn,
@@ -158,6 +166,7 @@ impl Record {
         match kind {
             Self::LEADER_ELECTED => Ok(Self::LeaderElected { node: read(payload)? }),
             Self::HORIZON => Ok(Self::Horizon { index: read(payload)? }),
+            Self::DISCARD => Ok(Self::Discard { txn: read(payload)? }),
             Self::PART => {
                 let wire: WirePart<'_> = read(payload)?;
                 Ok(Self::Part(TransactionPart {

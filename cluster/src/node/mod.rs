@@ -5,6 +5,7 @@
 //! the range's thread.
 
 mod boot;
+mod bulk;
 mod keeper;
 mod peers;
 mod ranges;
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+pub use bulk::Bulk;
 pub(crate) use slot::{Collected, Led, Slot};
 pub use status::{CopyRow, PeerRow};
 
@@ -281,13 +283,17 @@ async fn encode(transaction: Transaction) -> Result<Vec<(u8, bytes::Bytes)>, Pro
             .await
             .map_err(|_| ProposeError::Stopping)?
     };
-    split.map_err(|error| match error {
+    split.map_err(unfit)
+}
+
+fn unfit(error: SplitError) -> ProposeError {
+    match error {
         SplitError::Encode(error) => ProposeError::Encode(error),
         SplitError::TooLarge(bytes) => ProposeError::TooLarge {
             bytes,
             limit: candor_proto::limits::ENTRY_BYTES_MAX,
         },
-    })
+    }
 }
 
 /// A number that no two processes and no two calls draw alike.

@@ -23,7 +23,7 @@ mod vote_file;
 
 pub(crate) use group::Group;
 pub use range_loop::Committed;
-pub(crate) use range_loop::{RangeHandle, Rejected, stop_process};
+pub(crate) use range_loop::{Answer, RangeHandle, Rejected, stop_process};
 pub(crate) use vote_file::{Vote, VoteFile, sync_folder};
 
 /// The library's number of this node in a group of which it is the only voter.

@@ -44,6 +44,9 @@ pub(crate) enum Rejected {
     Stopping,
 }
 
+/// What becomes of a proposal, once it is known; an error if the thread ends before.
+pub(crate) type Answer = oneshot::Receiver<Result<Committed, Rejected>>;
+
 enum Command {
     Propose {
         records: Vec<(u8, Bytes)>,
@@ -94,6 +97,12 @@ impl RangeHandle {
 
     /// Appends the records one after the other and returns what became of the last one.
     pub(crate) async fn propose(&self, records: Vec<(u8, Bytes)>) -> Result<Committed, Rejected> {
+        self.submit(records).await?.await.map_err(|_| Rejected::Stopping)?
+    }
+
+    /// Hands the records over, to be appended one after the other behind all that was handed over before. What becomes of
+    /// the last one comes later.
+    pub(crate) async fn submit(&self, records: Vec<(u8, Bytes)>) -> Result<Answer, Rejected> {
         let bytes: usize = records.iter().map(|(_, payload)| payload.len()).sum();
         // A proposal larger than the whole budget has the queue to itself.
         let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(QUEUE_KIB).min(QUEUE_KIB);
@@ -108,7 +117,7 @@ impl RangeHandle {
             reply,
         };
         self.commands.send(command).await.map_err(|_| Rejected::Stopping)?;
-        answer.await.map_err(|_| Rejected::Stopping)?
+        Ok(answer)
     }
 
     /// The committed tail at an instant after this call began, proved by the group.

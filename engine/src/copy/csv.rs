@@ -1,26 +1,36 @@
 //! CSV.
 
 use std::io::{BufRead, Write};
+use std::ops::Range;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use candor_parser::CopyOptions;
 use candor_storage::ColumnType;
 
-use super::{Arrival, Arrived, BATCH_ROWS, RowWriter, complete, misfit, read_error, write_error};
+use super::chunks::in_chunks;
+use super::inflow::Inflow;
+use super::{Arrival, BATCH_ROWS, RowWriter, misfit, read_error, write_error};
 use crate::error::EngineError;
 use crate::text::{TextColumn, TextWriter};
-use crate::write::Incoming;
+use crate::write::{Grown, Incoming};
 
 const QUOTE: u8 = b'"';
 
 /// One record may span lines, but not more than this.
 const RECORD_BYTES_MAX: usize = 64 << 20;
 
-pub(super) fn read(arrival: &Arrival<'_>, input: impl BufRead) -> Result<Arrived, EngineError> {
-    let mut records = Records::new(input, delimiter(arrival.options)?);
+pub(super) fn read(
+    arrival: &Arrival<'_>,
+    mut input: impl BufRead,
+    inflow: &mut Inflow<'_>,
+) -> Result<Grown, EngineError> {
+    let delimiter = delimiter(arrival.options)?;
     let null = arrival.options.null.as_deref().unwrap_or("");
-    let names = column_names(arrival, &mut records)?;
+    skip_mark(&mut input)?;
+    let mut head = Records::new(&mut input, delimiter);
+    let names = column_names(arrival, &mut head)?;
+    let mut bytes = head.bytes;
     let incoming: Vec<Incoming> = names.iter().map(|name| incoming(arrival, name)).collect();
     let (grown, mut completer) = arrival.receive(&incoming)?;
     let types: Vec<ColumnType> = names
@@ -30,25 +40,104 @@ pub(super) fn read(arrival: &Arrival<'_>, input: impl BufRead) -> Result<Arrived
             None => Err(EngineError::internal(format!("column `{name}` was not made"))),
         })
         .collect::<Result<_, _>>()?;
-    let mut rows = Vec::new();
+    let reader = ChunkReader {
+        names: &names,
+        types: &types,
+        delimiter,
+        null,
+    };
     let mut row = 0;
-    loop {
-        let mut columns: Vec<TextColumn> = types.iter().map(|ty| TextColumn::new(*ty)).collect();
-        let first = row;
-        while row - first < BATCH_ROWS as u64 && records.next(row + 1)? {
-            row += 1;
-            push_record(&records, &names, &mut columns, null, row)?;
+    let take = |chunk: Chunk, size: u64| {
+        for (columns, rows) in &chunk.batches {
+            inflow.take(&grown, &mut completer, columns, *rows)?;
         }
-        let arrays: Vec<ArrayRef> = columns.into_iter().map(TextColumn::finish).collect();
-        let count = (row - first) as usize;
-        rows.extend(complete(&mut completer, &arrays, count)?);
-        arrival.tell(row, records.bytes);
-        if count < BATCH_ROWS {
-            break;
+        if let Some(error) = chunk.error {
+            return Err(error.in_rows_from(row));
+        }
+        row += chunk.batches.iter().map(|(_, rows)| *rows as u64).sum::<u64>();
+        bytes += size;
+        arrival.tell(row, bytes);
+        Ok(())
+    };
+    in_chunks(
+        input,
+        RECORD_BYTES_MAX,
+        arrival.threads,
+        whole_records,
+        |text| reader.read(text),
+        take,
+    )?;
+    drop(completer);
+    Ok(grown)
+}
+
+/// A byte order mark is no part of the first name.
+fn skip_mark(input: &mut impl BufRead) -> Result<(), EngineError> {
+    const MARK: &[u8] = b"\xEF\xBB\xBF";
+    if input.fill_buf().map_err(read_error)?.starts_with(MARK) {
+        input.consume(MARK.len());
+    }
+    Ok(())
+}
+
+/// How many bytes at the start of a text are whole records: up to the last line that does not end inside quotes.
+fn whole_records(text: &[u8]) -> usize {
+    let behind = |at: usize| at + 1;
+    if !text.contains(&QUOTE) {
+        return text.iter().rposition(|byte| *byte == b'\n').map_or(0, behind);
+    }
+    let (mut quoted, mut end) = (false, 0);
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            &QUOTE => quoted = !quoted,
+            b'\n' if !quoted => end = behind(at),
+            _ => {}
         }
     }
-    drop(completer);
-    Ok(Arrived { grown, rows })
+    end
+}
+
+/// Reads the records of chunks.
+struct ChunkReader<'a> {
+    names: &'a [String],
+    types: &'a [ColumnType],
+    delimiter: u8,
+    null: &'a str,
+}
+
+/// The rows of a chunk, and what ended it early; rows are counted from its start.
+#[derive(Default)]
+struct Chunk {
+    batches: Vec<(Vec<ArrayRef>, usize)>,
+    error: Option<EngineError>,
+}
+
+impl ChunkReader<'_> {
+    fn read(&self, text: &[u8]) -> Chunk {
+        let mut chunk = Chunk::default();
+        chunk.error = self.read_into(text, &mut chunk.batches).err();
+        chunk
+    }
+
+    fn read_into(&self, text: &[u8], batches: &mut Vec<(Vec<ArrayRef>, usize)>) -> Result<(), EngineError> {
+        let mut records = Records::new(text, self.delimiter);
+        let mut row = 0;
+        loop {
+            let mut columns: Vec<TextColumn> = self.types.iter().map(|ty| TextColumn::new(*ty)).collect();
+            let first = row;
+            while row - first < BATCH_ROWS as u64 && records.next(row + 1)? {
+                row += 1;
+                push_record(&records, self.names, &mut columns, self.null, row)?;
+            }
+            let rows = (row - first) as usize;
+            if rows > 0 {
+                batches.push((columns.into_iter().map(TextColumn::finish).collect(), rows));
+            }
+            if rows < BATCH_ROWS {
+                return Ok(());
+            }
+        }
+    }
 }
 
 fn delimiter(options: &CopyOptions) -> Result<u8, EngineError> {
@@ -133,8 +222,8 @@ struct Records<R> {
     delimiter: u8,
     /// The record at hand, quotes undone.
     text: String,
-    /// Where its fields end in `text`, and whether they were quoted.
-    fields: Vec<(usize, bool)>,
+    /// Where its fields stand in `text`, and whether they were quoted.
+    fields: Vec<(Range<usize>, bool)>,
     /// The record as it stands in the input.
     raw: Vec<u8>,
     bytes: u64,
@@ -175,9 +264,6 @@ impl<R: BufRead> Records<R> {
 
     fn read_line(&mut self) -> Result<bool, EngineError> {
         let read = self.input.read_until(b'\n', &mut self.raw).map_err(read_error)?;
-        if self.bytes == 0 && self.raw.starts_with(b"\xEF\xBB\xBF") {
-            self.raw.drain(..3);
-        }
         self.bytes += read as u64;
         Ok(read > 0)
     }
@@ -187,16 +273,25 @@ impl<R: BufRead> Records<R> {
     }
 
     fn cut(&mut self, row: u64) -> Result<(), EngineError> {
-        let Self { text, fields, raw, .. } = self;
+        let Self {
+            text,
+            fields,
+            raw,
+            delimiter: delimiter_byte,
+            ..
+        } = self;
         text.clear();
         fields.clear();
         let raw = std::str::from_utf8(raw).map_err(|_| bad_record("the text is not UTF-8", row))?;
-        let delimiter = char::from(self.delimiter);
+        let delimiter = char::from(*delimiter_byte);
         if !raw.as_bytes().contains(&QUOTE) {
-            for field in raw.split(delimiter) {
-                text.push_str(field);
-                fields.push((text.len(), false));
+            text.push_str(raw);
+            let mut start = 0;
+            for (at, _) in raw.bytes().enumerate().filter(|(_, byte)| *byte == *delimiter_byte) {
+                fields.push((start..at, false));
+                start = at + 1;
             }
+            fields.push((start..raw.len(), false));
             return Ok(());
         }
         let mut rest = Some(raw);
@@ -207,14 +302,16 @@ impl<R: BufRead> Records<R> {
                         Some((plain, next)) => (plain, Some(next)),
                         None => (field, None),
                     };
+                    let start = text.len();
                     text.push_str(plain);
-                    fields.push((text.len(), false));
+                    fields.push((start..text.len(), false));
                     next
                 }
                 Some(quoted) => {
+                    let start = text.len();
                     let next =
                         unquote(quoted, text).ok_or_else(|| bad_record("a quote is opened and never closed", row))?;
-                    fields.push((text.len(), true));
+                    fields.push((start..text.len(), true));
                     match next {
                         "" => None,
                         next => match next.strip_prefix(delimiter) {
@@ -230,19 +327,17 @@ impl<R: BufRead> Records<R> {
 
     /// The fields with whether they were quoted.
     fn fields(&self) -> impl Iterator<Item = (&str, bool)> {
-        let starts = std::iter::once(0).chain(self.fields.iter().map(|(end, _)| *end));
-        starts
-            .zip(&self.fields)
-            .map(|(start, (end, is_quoted))| (&self.text[start..*end], *is_quoted))
+        let fields = self.fields.iter();
+        fields.map(|(place, is_quoted)| (&self.text[place.clone()], *is_quoted))
     }
 
     /// How many fields there are, one empty field behind the last delimiter not counted where it is one too many.
     fn field_count(&self, expected: usize) -> usize {
         let count = self.fields.len();
-        let last_is_empty = match self.fields.as_slice() {
-            [.., (before, _), (end, false)] => before == end,
-            _ => false,
-        };
+        let last_is_empty = self
+            .fields
+            .last()
+            .is_some_and(|(place, is_quoted)| place.is_empty() && !is_quoted);
         if count == expected + 1 && last_is_empty {
             expected
         } else {

@@ -5,7 +5,9 @@
 //! exactly ([`crate::text`]); the first value that does not fit ends the COPY and is named by row and column. A COPY
 //! is one write: all of it or nothing.
 
+mod chunks;
 mod csv;
+mod inflow;
 mod ndjson;
 mod parquet;
 
@@ -13,18 +15,21 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::RecordBatch;
 use candor_parser::{Copy, CopyDirection, CopyFormat, CopyOptions, CopySource, CopyTarget};
-use candor_storage::{CollectionDef, TableChange};
+use candor_storage::CollectionDef;
 use sqlparser::ast;
 
 use crate::define::split;
 use crate::env::Env;
 use crate::error::EngineError;
-use crate::pending::concat;
 use crate::prepare::{column_names, quoted};
 use crate::write::{Evaluated, Grown, Incoming, RowCompleter};
+
+use inflow::Inflow;
+pub use inflow::RowSink;
 
 /// Rows between two words about progress, and in one batch.
 const BATCH_ROWS: usize = 8192;
@@ -68,12 +73,17 @@ struct Arrival<'a> {
     options: &'a CopyOptions,
     progress: &'a Progress,
     bytes_total: Option<u64>,
+    /// Threads that may read at once.
+    threads: usize,
 }
 
-/// The rows of a file, complete.
-struct Arrived {
-    grown: Grown,
-    rows: Vec<RecordBatch>,
+/// What a COPY FROM has read.
+#[derive(Debug)]
+pub struct Copied {
+    /// The write: the rows that were not handed on, and how many rows there were in all.
+    pub evaluated: Evaluated,
+    /// Whether rows were handed on while the file was read; they belong to the same write.
+    pub handed: bool,
 }
 
 impl Arrival<'_> {
@@ -94,13 +104,16 @@ impl Arrival<'_> {
     }
 }
 
-/// Reads a file into the rows of a write.
+/// Reads a file into the rows of a write. Rows that are too many to be kept go to `sink`, if there is one.
+/// Ends early once `gone` is set.
 pub(crate) fn copy_from(
     env: &Env,
     copy: &Copy,
     input: CopyInput,
     progress: &Progress,
-) -> Result<Evaluated, EngineError> {
+    sink: Option<RowSink>,
+    gone: &AtomicBool,
+) -> Result<Copied, EngineError> {
     let CopySource::Table { name, columns } = &copy.source else {
         return Err(EngineError::plan("COPY FROM names a collection"));
     };
@@ -118,30 +131,15 @@ pub(crate) fn copy_from(
         options: &copy.options,
         progress,
         bytes_total,
+        threads: env.names.threads(),
     };
-    let arrived = match format(copy)? {
-        CopyFormat::Csv => csv::read(&arrival, input),
-        CopyFormat::Ndjson => ndjson::read(&arrival, input),
-        CopyFormat::Parquet => parquet::read(&arrival, input),
+    let mut inflow = Inflow::new(sink, gone);
+    let grown = match format(copy)? {
+        CopyFormat::Csv => csv::read(&arrival, input, &mut inflow),
+        CopyFormat::Ndjson => ndjson::read(&arrival, input, &mut inflow),
+        CopyFormat::Parquet => parquet::read(&arrival, input, &mut inflow),
     }?;
-    let begun = concat(&arrived.rows)?;
-    Ok(Evaluated {
-        schema: if begun.is_some() {
-            arrived.grown.schema
-        } else {
-            Vec::new()
-        },
-        rows_affected: begun.as_ref().map_or(0, |rows| rows.num_rows() as u64),
-        changes: begun
-            .map(|rows| TableChange {
-                collection: arrived.grown.def.id,
-                ended: None,
-                begun: Some(rows),
-            })
-            .into_iter()
-            .collect(),
-        returning: None,
-    })
+    inflow.end(grown)
 }
 
 /// Writes a collection or an answer.
@@ -276,17 +274,5 @@ fn misfit(message: String, row: u64, column: &str) -> EngineError {
         message,
         row: Some(row),
         column: Some(column.to_owned()),
-    }
-}
-
-/// Columns as one completed batch.
-fn complete(
-    completer: &mut RowCompleter<'_>,
-    columns: &[ArrayRef],
-    rows: usize,
-) -> Result<Option<RecordBatch>, EngineError> {
-    match rows {
-        0 => Ok(None),
-        rows => completer.complete(columns, rows).map(Some),
     }
 }

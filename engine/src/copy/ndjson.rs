@@ -7,12 +7,17 @@ use arrow::datatypes::DataType;
 use candor_storage::ColumnType;
 use serde::de::IgnoredAny;
 
-use super::{Arrival, Arrived, BATCH_ROWS, RowWriter, complete, misfit, read_error, write_error};
+use super::inflow::Inflow;
+use super::{Arrival, BATCH_ROWS, RowWriter, misfit, read_error, write_error};
 use crate::error::EngineError;
 use crate::text::{TextColumn, TextWriter};
-use crate::write::Incoming;
+use crate::write::{Grown, Incoming};
 
-pub(super) fn read(arrival: &Arrival<'_>, mut input: impl BufRead) -> Result<Arrived, EngineError> {
+pub(super) fn read(
+    arrival: &Arrival<'_>,
+    mut input: impl BufRead,
+    inflow: &mut Inflow<'_>,
+) -> Result<Grown, EngineError> {
     let mut columns = Columns::new(arrival);
     let mut line = String::new();
     let mut bytes = 0;
@@ -34,13 +39,10 @@ pub(super) fn read(arrival: &Arrival<'_>, mut input: impl BufRead) -> Result<Arr
     let rows = columns.rows;
     let (incoming, arrays) = columns.finish();
     let (grown, mut completer) = arrival.receive(&incoming)?;
-    let batch = complete(&mut completer, &arrays, rows as usize)?;
+    inflow.take(&grown, &mut completer, &arrays, rows as usize)?;
     drop(completer);
     arrival.tell(rows, bytes);
-    Ok(Arrived {
-        grown,
-        rows: batch.into_iter().collect(),
-    })
+    Ok(grown)
 }
 
 /// The columns seen so far; each gets its type from the definition, or from its first value.

@@ -9,13 +9,18 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::errors::ParquetError;
 
-use super::{Arrival, Arrived, BATCH_ROWS, RowWriter, complete, read_error};
+use super::inflow::Inflow;
+use super::{Arrival, BATCH_ROWS, RowWriter, read_error};
 use crate::error::EngineError;
 use crate::types::from_answer;
-use crate::write::Incoming;
+use crate::write::{Grown, Incoming};
 
 /// The end of a Parquet file says where everything stands, so the file is read whole.
-pub(super) fn read(arrival: &Arrival<'_>, mut input: impl BufRead) -> Result<Arrived, EngineError> {
+pub(super) fn read(
+    arrival: &Arrival<'_>,
+    mut input: impl BufRead,
+    inflow: &mut Inflow<'_>,
+) -> Result<Grown, EngineError> {
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes).map_err(read_error)?;
     let size = bytes.len() as u64;
@@ -37,16 +42,15 @@ pub(super) fn read(arrival: &Arrival<'_>, mut input: impl BufRead) -> Result<Arr
         .collect::<Result<Vec<_>, EngineError>>()?;
     check_columns(arrival, &incoming)?;
     let (grown, mut completer) = arrival.receive(&incoming)?;
-    let mut rows = Vec::new();
     let mut count = 0;
     for batch in reader {
         let batch = batch?;
         count += batch.num_rows() as u64;
-        rows.extend(complete(&mut completer, batch.columns(), batch.num_rows())?);
+        inflow.take(&grown, &mut completer, batch.columns(), batch.num_rows())?;
         arrival.tell(count, size);
     }
     drop(completer);
-    Ok(Arrived { grown, rows })
+    Ok(grown)
 }
 
 /// Columns go by name; a list of columns must be the file's.

@@ -173,7 +173,10 @@ impl Db {
                     panic!("tests copy from files")
                 };
                 let input = CopyInput::Path(path.into());
-                self.runtime.block_on(self.engine.copy_from(ctx, copy, input, progress))
+                let copied = self
+                    .runtime
+                    .block_on(self.engine.copy_from(ctx, copy, input, progress, None));
+                copied.map(|copied| copied.evaluated)
             }
             Body::Write(statement) => self.runtime.block_on(self.engine.write(ctx, statement)),
             Body::Define(define) => self.runtime.block_on(self.engine.define(ctx, define)),

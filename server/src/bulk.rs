@@ -1,0 +1,114 @@
+//! COPY of files of any size: rows go into the log while the file is still read, and take effect at its end.
+
+use std::sync::Arc;
+
+use candor_cluster::{Bulk, Committed};
+use candor_engine::{Copied, CopyInput, RowSink};
+use candor_parser::Copy;
+use candor_proto::{LogIndex, RangeName};
+use candor_storage::{Outcome, TableChange, Transaction};
+use tokio::sync::mpsc;
+
+use crate::failure::Stop;
+use crate::relations::Relations;
+use crate::rows::Output;
+use crate::statement::{Effect, Evaluate, Run, refused, retries, returning};
+
+/// Batches of rows between the reader of the file and the log.
+const BATCHES_WAITING_MAX: usize = 8;
+
+impl Run<'_> {
+    /// COPY FROM a file on this node.
+    pub(crate) async fn copy_in(&mut self, range: &RangeName, copy: &Copy, path: &str) -> Result<Output, Stop> {
+        if self.session.transaction.is_some() {
+            return self.write(range, Evaluate::CopyFrom(copy, path)).await;
+        }
+        self.shared.ensure_default_range(range).await?;
+        self.shared.admit_write(range)?;
+        let grounds = self.shared.write_grounds(range)?;
+        let snapshot = grounds.version();
+        let ctx = self.context(Some(&grounds), &Relations::default())?;
+        let (sender, batches) = mpsc::channel(BATCHES_WAITING_MAX);
+        // The sink runs on the reader's own thread, which may wait.
+        let sink: RowSink = Box::new(move |collection, rows| {
+            let change = TableChange {
+                collection,
+                ended: None,
+                begun: Some(rows),
+            };
+            sender.blocking_send(change).is_ok()
+        });
+        let engine = self.shared.engine.clone();
+        let progress = Arc::clone(&self.progress);
+        let reading = engine.copy_from(ctx, copy, CopyInput::Path(path.into()), progress, Some(sink));
+        let writing = append(self.shared.cluster.begin_bulk(range)?, batches);
+        let (copied, bulk) = tokio::join!(reading, writing);
+        // What stopped the writer is why the reader was stopped.
+        let bulk = bulk?;
+        let copied = copied?;
+        if !copied.handed {
+            return self
+                .small(range, snapshot, copied, Evaluate::CopyFrom(copy, path))
+                .await;
+        }
+        let committed = self.finish(bulk, snapshot, &copied).await?;
+        if let Outcome::Refused(refusal) = &committed.outcome {
+            return Err(refused(refusal));
+        }
+        let receipt = self.shared.write_receipt(range, committed.position);
+        Ok(returning(copied.evaluated, receipt))
+    }
+
+    /// A file whose rows all fit one proposal. It is read again when another write came between.
+    async fn small(
+        &mut self,
+        range: &RangeName,
+        snapshot: LogIndex,
+        copied: Copied,
+        again: Evaluate<'_>,
+    ) -> Result<Output, Stop> {
+        let mut evaluated = copied.evaluated;
+        let transaction = Transaction {
+            snapshot,
+            schema: std::mem::take(&mut evaluated.schema),
+            changes: std::mem::take(&mut evaluated.changes),
+            ..Transaction::default()
+        };
+        let committed = self.propose(range, transaction).await?;
+        match &committed.outcome {
+            Outcome::Refused(refusal) if retries(refusal) => return self.write(range, again).await,
+            Outcome::Refused(refusal) => return Err(refused(refusal)),
+            _ => {}
+        }
+        let receipt = self.shared.write_receipt(range, committed.position);
+        Ok(returning(evaluated, receipt))
+    }
+
+    async fn finish(&mut self, mut bulk: Bulk, snapshot: LogIndex, copied: &Copied) -> Result<Committed, Stop> {
+        for change in &copied.evaluated.changes {
+            bulk.push(change.clone()).await?;
+        }
+        let transaction = Transaction {
+            snapshot,
+            schema: copied.evaluated.schema.clone(),
+            ..Transaction::default()
+        };
+        let before = self.effect;
+        self.effect = Effect::Undecided;
+        let committed = bulk.commit(transaction).await;
+        self.effect = match &committed {
+            Ok(committed) if matches!(committed.outcome, Outcome::Refused(_)) => before,
+            Ok(_) => Effect::Committed,
+            Err(_) => before,
+        };
+        committed.map_err(Stop::from)
+    }
+}
+
+/// Appends what the reader hands over, until it has no more.
+async fn append(mut bulk: Bulk, mut batches: mpsc::Receiver<TableChange>) -> Result<Bulk, Stop> {
+    while let Some(change) = batches.recv().await {
+        bulk.push(change).await?;
+    }
+    Ok(bulk)
+}
