@@ -486,7 +486,9 @@ mod tests {
             records("1|a|\n", b'|').expect("reads"),
             vec![vec![plain("1"), plain("a"), plain("")]]
         );
-        assert_eq!(records("\u{feff}a", b',').expect("reads"), vec![vec![plain("a")]]);
+        let mut marked = "\u{feff}a".as_bytes();
+        skip_mark(&mut marked).expect("reads");
+        assert_eq!(marked, b"a");
     }
 
     #[test]
