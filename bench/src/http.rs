@@ -112,42 +112,31 @@ async fn load(url: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sends `body(random)` over `connections` connections, each as fast as it is answered, for `duration`.
-fn hammer(
-    address: &str,
-    connections: usize,
-    duration: Duration,
-    body: impl Fn(u64) -> String + Sync,
-) -> Result<Measured> {
-    let until = Instant::now() + duration;
-    let work = |seed: u64| -> Result<Vec<Duration>> {
-        let mut connection = Connection::open(address, "bench", "bench")?;
-        let (mut random, mut latencies) = (seed, Vec::new());
-        while Instant::now() < until {
-            random = scramble(random);
-            let request = body(random >> 11);
-            let started = Instant::now();
-            connection.post(&request)?;
-            latencies.push(started.elapsed());
-        }
-        Ok(latencies)
-    };
+/// Sends `body(random)` over `connections` connections, each as fast as it is answered, for `duration`. One thread serves
+/// them all, as pgbench's does.
+fn hammer(address: &str, connections: usize, duration: Duration, body: impl Fn(u64) -> String) -> Result<Measured> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let started = Instant::now();
-    let parts: Vec<Result<Vec<Duration>>> = std::thread::scope(|scope| {
-        let work = &work;
-        let workers: Vec<_> = (1..=connections as u64)
-            .map(|seed| scope.spawn(move || work(seed)))
-            .collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|_| anyhow::bail!("a worker panicked")))
-            .collect()
-    });
+    let until = started + duration;
+    let work = |seed: u64| {
+        let body = &body;
+        async move {
+            let mut connection = Connection::open(address, "bench", "bench").await?;
+            let (mut random, mut latencies) = (seed, Vec::new());
+            while Instant::now() < until {
+                random = scramble(random);
+                let request = body(random >> 11);
+                let started = Instant::now();
+                connection.post(&request).await?;
+                latencies.push(started.elapsed());
+            }
+            anyhow::Ok(latencies)
+        }
+    };
+    let all = (1..=connections as u64).map(work);
+    let parts = runtime.block_on(futures::future::try_join_all(all))?;
     let elapsed = started.elapsed();
-    let mut latencies = Vec::new();
-    for part in parts {
-        latencies.extend(part?);
-    }
+    let latencies = parts.concat();
     Ok(Measured {
         per_second: latencies.len() as f64 / elapsed.as_secs_f64(),
         latency: Samples::new(latencies),

@@ -1,6 +1,7 @@
 //! Reads of a table while rows are written to it at a steady rate, beside the same reads while nothing is written.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -32,15 +33,15 @@ pub(crate) fn measure(bench: &Bench, runtime: &tokio::runtime::Runtime) -> Resul
     );
     let next = AtomicU64::new(ROWS + 1);
     for (what, sql) in [("reads by key", BY_KEY), ("scans", SCAN)] {
-        let alone = reads(node, sql, bench.duration)?;
-        let stop = AtomicBool::new(false);
-        let (written, under_writes) = std::thread::scope(|scope| -> Result<_> {
-            let writer = scope.spawn(|| write(node, &next, &stop));
-            let measured = reads(node, sql, bench.duration);
-            stop.store(true, Ordering::Relaxed);
-            let written = writer.join().map_err(|_| anyhow::anyhow!("the writer panicked"))??;
-            Ok((written, measured?))
+        let alone = runtime.block_on(reads(node, sql, bench.duration))?;
+        let kept = Mutex::new(0.0);
+        let under_writes = runtime.block_on(async {
+            tokio::select! {
+                measured = reads(node, sql, bench.duration) => measured,
+                ended = write(node, &next, &kept) => Err(ended.err().unwrap_or_else(|| anyhow::anyhow!("the writer ended"))),
+            }
         })?;
+        let written = *kept.lock().unwrap_or_else(PoisonError::into_inner);
         println!("  {what:<14} alone        {:>8.1} /s  {}", alone.0, alone.1);
         println!(
             "  {what:<14} under writes {:>8.1} /s  {}",
@@ -67,8 +68,8 @@ async fn load(url: &str) -> Result<()> {
 }
 
 /// One connection that reads as fast as it is answered: reads a second, and what each took.
-fn reads(node: &Node, sql: &str, duration: Duration) -> Result<(f64, Samples)> {
-    let mut connection = Connection::open(node.http_address(), "bench", "bench")?;
+async fn reads(node: &Node, sql: &str, duration: Duration) -> Result<(f64, Samples)> {
+    let mut connection = Connection::open(node.http_address(), "bench", "bench").await?;
     let started = Instant::now();
     let (mut latencies, mut id) = (Vec::new(), 1);
     while started.elapsed() < duration {
@@ -79,27 +80,31 @@ fn reads(node: &Node, sql: &str, duration: Duration) -> Result<(f64, Samples)> {
             "[]".to_owned()
         };
         let before = Instant::now();
-        connection.post(&format!(r#"{{"sql":"{sql}","params":{params}}}"#))?;
+        connection
+            .post(&format!(r#"{{"sql":"{sql}","params":{params}}}"#))
+            .await?;
         latencies.push(before.elapsed());
     }
     let per_second = latencies.len() as f64 / started.elapsed().as_secs_f64();
     Ok((per_second, Samples::new(latencies)))
 }
 
-/// Writes at the steady rate until `stop`; gives the rate that was kept.
-fn write(node: &Node, next: &AtomicU64, stop: &AtomicBool) -> Result<f64> {
-    let mut connection = Connection::open(node.http_address(), "bench", "bench")?;
+/// Writes at the steady rate for as long as it is polled; tells the rate that was kept.
+async fn write(node: &Node, next: &AtomicU64, kept: &Mutex<f64>) -> Result<()> {
+    let mut connection = Connection::open(node.http_address(), "bench", "bench").await?;
     let started = Instant::now();
     let pause = Duration::from_secs_f64(STATEMENT_ROWS as f64 / ROWS_PER_SECOND as f64);
-    let mut statements = 0_u32;
-    while !stop.load(Ordering::Relaxed) {
+    let mut ticks = tokio::time::interval(pause);
+    let mut rows = 0;
+    loop {
+        ticks.tick().await;
         let first = next.fetch_add(STATEMENT_ROWS, Ordering::Relaxed);
-        let rows: Vec<String> = (first..first + STATEMENT_ROWS)
+        let values: Vec<String> = (first..first + STATEMENT_ROWS)
             .map(|id| format!("({id}, {}, {})", id % 1000, id % 100))
             .collect();
-        connection.post(&format!(r#"{{"sql":"INSERT INTO entry VALUES {}"}}"#, rows.join(", ")))?;
-        statements += 1;
-        std::thread::sleep((pause * statements).saturating_sub(started.elapsed()));
+        let insert = format!(r#"{{"sql":"INSERT INTO entry VALUES {}"}}"#, values.join(", "));
+        connection.post(&insert).await?;
+        rows += STATEMENT_ROWS;
+        *kept.lock().unwrap_or_else(PoisonError::into_inner) = rows as f64 / started.elapsed().as_secs_f64();
     }
-    Ok(f64::from(statements) * STATEMENT_ROWS as f64 / started.elapsed().as_secs_f64())
 }

@@ -1,11 +1,13 @@
-//! The lightest HTTP client that measures honestly: one kept connection, blocking, no work that is not the protocol's.
+//! The lightest HTTP client that measures honestly: one kept connection, no work that is not the protocol's.
 //!
-//! pgbench is a small C program; a full client on this side would be measured instead of the node.
+//! pgbench is a small C program that serves all its connections from one thread; a full client on this side, or a thread
+//! for each connection, would be measured instead of the node.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::Write as _;
 
 use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
 
 /// One kept connection to a node.
 pub(crate) struct Connection {
@@ -17,8 +19,10 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Connects to `address` and selects a namespace and a database for every request.
-    pub(crate) fn open(address: &str, namespace: &str, database: &str) -> Result<Self> {
-        let stream = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
+    pub(crate) async fn open(address: &str, namespace: &str, database: &str) -> Result<Self> {
+        let stream = TcpStream::connect(address)
+            .await
+            .with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
         let head = format!(
             "POST /sql HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
@@ -36,21 +40,21 @@ impl Connection {
     ///
     /// # Errors
     /// When the connection breaks or the status is not 200.
-    pub(crate) fn post(&mut self, body: &str) -> Result<&[u8]> {
+    pub(crate) async fn post(&mut self, body: &str) -> Result<&[u8]> {
         self.request.clear();
         self.request.extend_from_slice(self.head.as_bytes());
         write!(self.request, "{}\r\n\r\n{body}", body.len())?;
-        self.stream.get_mut().write_all(&self.request)?;
-        let status = self.read_answer()?;
+        self.stream.get_mut().write_all(&self.request).await?;
+        let status = self.read_answer().await?;
         if status != 200 {
             bail!("status {status}: {}", String::from_utf8_lossy(&self.answer));
         }
         Ok(&self.answer)
     }
 
-    fn read_answer(&mut self) -> Result<u16> {
+    async fn read_answer(&mut self) -> Result<u16> {
         let mut line = String::new();
-        self.stream.read_line(&mut line)?;
+        self.stream.read_line(&mut line).await?;
         let status = line
             .split(' ')
             .nth(1)
@@ -59,7 +63,7 @@ impl Connection {
         let (mut length, mut chunked) = (0, false);
         loop {
             line.clear();
-            self.stream.read_line(&mut line)?;
+            self.stream.read_line(&mut line).await?;
             let Some((name, value)) = line.trim_end().split_once(':') else {
                 break;
             };
@@ -70,25 +74,25 @@ impl Connection {
         }
         self.answer.clear();
         if chunked {
-            self.read_chunks()?;
+            self.read_chunks().await?;
         } else {
             self.answer.resize(length, 0);
-            self.stream.read_exact(&mut self.answer)?;
+            self.stream.read_exact(&mut self.answer).await?;
         }
         Ok(status)
     }
 
-    fn read_chunks(&mut self) -> Result<()> {
+    async fn read_chunks(&mut self) -> Result<()> {
         let mut line = String::new();
         loop {
             line.clear();
-            self.stream.read_line(&mut line)?;
+            self.stream.read_line(&mut line).await?;
             let size = usize::from_str_radix(line.trim().split(';').next().unwrap_or_default(), 16)?;
             let start = self.answer.len();
             self.answer.resize(start + size, 0);
-            self.stream.read_exact(&mut self.answer[start..])?;
+            self.stream.read_exact(&mut self.answer[start..]).await?;
             line.clear();
-            self.stream.read_line(&mut line)?;
+            self.stream.read_line(&mut line).await?;
             if size == 0 {
                 return Ok(());
             }

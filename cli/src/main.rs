@@ -16,6 +16,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use exit::Exit;
 
+/// Requests and Arrow arrays are many small and many large pieces of memory on several threads, which the system's own
+/// allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A SQL database whose reads say how fresh, and from where, they must be answered
 #[derive(Debug, Parser)]
 #[command(name = "candor", version, after_help = EXIT_CODES)]

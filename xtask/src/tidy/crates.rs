@@ -76,7 +76,7 @@ pub(crate) const CRATES: &[Crate] = &[
         folder: "cli",
         pure: false,
         dependencies: "candor-client candor-cluster candor-engine candor-parser candor-planner candor-proto \
-            candor-server candor-storage anyhow clap comfy-table futures indicatif miette \
+            candor-server candor-storage anyhow clap comfy-table futures indicatif miette mimalloc \
             parking_lot reedline reqwest rustix serde serde_json sqlparser tempfile thiserror tokio \
             toml tracing tracing-subscriber",
         dev_dependencies: "candor-sqllogictest arrow",
@@ -92,7 +92,7 @@ pub(crate) const CRATES: &[Crate] = &[
         folder: "bench",
         pure: false,
         dependencies: "candor-client candor-engine candor-parser candor-planner candor-proto candor-sqllogictest \
-            candor-storage anyhow clap serde_json tempfile tokio",
+            candor-storage anyhow clap futures serde_json tempfile tokio",
         dev_dependencies: "",
     },
     Crate {
