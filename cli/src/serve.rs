@@ -11,10 +11,12 @@
 //! ends it at once.
 
 pub(crate) mod config;
+mod memory;
 
 use std::net::SocketAddr;
 use std::path::Path;
 
+use candor_cluster::StorageConfig;
 use candor_engine::EngineConfig;
 use candor_server::{Server, ServerConfig};
 use tokio::io::AsyncReadExt;
@@ -105,8 +107,13 @@ fn server_config(config: ServeConfig) -> ServerConfig {
         body_bytes_max: config.body_bytes_max,
         engine: EngineConfig {
             threads: config.threads.unwrap_or(defaults.threads),
-            memory_bytes: config.memory_bytes.or(defaults.memory_bytes),
+            memory_bytes: Some(usize::try_from(config.memory.statements).unwrap_or(usize::MAX)),
             ..defaults
+        },
+        storage: StorageConfig {
+            cache_bytes: config.memory.cache,
+            delta_bytes: config.memory.rows,
+            retention: config.retention,
         },
         ..ServerConfig::new(config.name, config.data)
     }

@@ -23,6 +23,30 @@ pub struct ClusterConfig {
     pub awareness: Duration,
     /// Where this node stands, for ranking nearby copies.
     pub region: Option<String>,
+    /// How ranges are kept in memory and on disk.
+    pub storage: StorageConfig,
+}
+
+/// How a node keeps its ranges in memory and on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageConfig {
+    /// Memory for what was read from segments, of all ranges, bytes.
+    pub cache_bytes: u64,
+    /// Memory for rows that are not in segments yet, of all ranges, bytes. At half of it rows move to segments; while
+    /// there are more than this, writes are refused.
+    pub delta_bytes: u64,
+    /// How long a version stays readable after a newer one was there.
+    pub retention: Duration,
+}
+
+impl Default for StorageConfig {
+    fn default() -> Self {
+        Self {
+            cache_bytes: 256 << 20,
+            delta_bytes: 256 << 20,
+            retention: limits::RETENTION,
+        }
+    }
 }
 
 impl ClusterConfig {
@@ -36,6 +60,7 @@ impl ClusterConfig {
             certs_dir: None,
             awareness: limits::AWARENESS_INTERVAL,
             region: None,
+            storage: StorageConfig::default(),
         }
     }
 
@@ -51,6 +76,13 @@ impl ClusterConfig {
     #[must_use]
     pub fn with_awareness(mut self, interval: Duration) -> Self {
         self.awareness = interval;
+        self
+    }
+
+    /// Sets how ranges are kept.
+    #[must_use]
+    pub fn with_storage(mut self, storage: StorageConfig) -> Self {
+        self.storage = storage;
         self
     }
 

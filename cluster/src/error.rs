@@ -125,6 +125,9 @@ pub enum ProposeError {
     /// The node is stopping: whether the write took effect is known after its restart.
     #[error("the node is stopping")]
     Stopping,
+    /// Rows in memory take all the room they may: they are on their way to disk.
+    #[error("rows arrive faster than they are written to disk; try again in a moment")]
+    Overloaded,
     /// The node holds as many ranges as it can publish.
     #[error("a node holds at most {limit} namespaces")]
     TooMany {
@@ -148,6 +151,7 @@ impl ProposeError {
             Self::Exists(_) => ErrorCode::AlreadyExists,
             Self::Name(_) => ErrorCode::BadValue,
             Self::Stopping => ErrorCode::OutcomeUnknown,
+            Self::Overloaded => ErrorCode::Overloaded,
             Self::TooMany { .. } => ErrorCode::Unsupported,
             Self::Cluster(_) | Self::Encode(_) => ErrorCode::Internal,
         }

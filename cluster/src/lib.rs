@@ -15,7 +15,7 @@ mod raft_group;
 mod raft_log_lines;
 mod split;
 
-pub use config::ClusterConfig;
+pub use config::{ClusterConfig, StorageConfig};
 pub use error::{ClusterError, NameError, NotLeader, ProposeError};
 pub use followers::FollowerRow;
 pub use node::{Bulk, CopyRow, Node, PeerRow};

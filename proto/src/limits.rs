@@ -52,6 +52,12 @@ pub const DRAIN_BYTES_MAX: usize = 16 << 20;
 /// How long a body that will not be used is read before a redirect.
 pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 
+/// How long a version stays readable after a newer one was there, unless configured otherwise.
+pub const RETENTION: Duration = Duration::from_mins(5);
+
+/// The shortest retention that a node accepts: statements read a version while they run.
+pub const RETENTION_MIN: Duration = Duration::from_secs(1);
+
 /// How long one statement may run unless configured otherwise.
 pub const STATEMENT_DEADLINE: Duration = Duration::from_mins(1);
 

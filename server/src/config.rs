@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use candor_cluster::StorageConfig;
 use candor_engine::EngineConfig;
 use candor_proto::{NodeName, limits};
 
@@ -32,6 +33,8 @@ pub struct ServerConfig {
     pub requests_in_flight_max: usize,
     /// How queries run.
     pub engine: EngineConfig,
+    /// How ranges are kept in memory and on disk.
+    pub storage: StorageConfig,
 }
 
 impl ServerConfig {
@@ -49,6 +52,7 @@ impl ServerConfig {
             body_bytes_max: limits::BODY_BYTES_MAX,
             requests_in_flight_max: limits::REQUESTS_IN_FLIGHT_MAX,
             engine: EngineConfig::default(),
+            storage: StorageConfig::default(),
         }
     }
 }

@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray}
 use candor_cluster::{FollowerRow, PeerRow};
 use candor_parser::{InfoFor, QualifiedName};
 use candor_proto::{ErrorBody, ErrorCode, RangeName};
-use candor_storage::{CollectionDef, Snapshot};
+use candor_storage::{CollectionDef, RangeStore, Snapshot};
 use serde_json::{Value, json};
 
 use crate::failure::Stop;
@@ -59,7 +59,12 @@ impl Run<'_> {
         let (_, snapshot) = self.selected()?;
         let database = name.database.as_deref().unwrap_or(self.session.database());
         match snapshot.catalog().collection(database, &name.name) {
-            Some(def) => Ok(collection_doc(def, &snapshot)),
+            Some(def) => {
+                let mut doc = collection_doc(def, &snapshot);
+                let store = self.shared.cluster.store(&self.session.range());
+                doc["storage"] = store.map_or(Value::Null, |store| storage_doc(&store, Some(def)));
+                Ok(doc)
+            }
             None => Err(ErrorBody::new(
                 ErrorCode::UnknownCollection,
                 format!("there is no collection {database}.{}", name.name),
@@ -92,6 +97,33 @@ fn collection_doc(def: &CollectionDef, snapshot: &Snapshot) -> Value {
         "unique": def.unique.iter().map(|unique| names(unique)).collect::<Vec<_>>(),
         "checks": def.checks.iter().map(|check| json!({"name": check.name, "check": check.sql})).collect::<Vec<_>>(),
     })
+}
+
+/// How a range, or one collection of it, is kept: rows in segments on disk and in memory, ended ones included.
+fn storage_doc(store: &RangeStore, def: Option<&CollectionDef>) -> Value {
+    let range = store.info();
+    let mut doc = match def.map(|def| store.table_info(def.id).unwrap_or_default()) {
+        Some(table) => json!({
+            "segments": table.segments,
+            "segment_rows": table.segment_rows,
+            "segment_rows_ended": table.segment_ended,
+            "segment_bytes": table.segment_bytes,
+            "memory_rows": table.delta_rows,
+            "memory_bytes": table.delta_bytes,
+        }),
+        None => json!({
+            "segments": range.segments,
+            "segment_rows": range.segment_rows,
+            "segment_bytes": range.segment_bytes,
+            "memory_rows": range.delta_rows,
+            "memory_bytes": range.delta_bytes,
+            "log_start": range.log_start,
+            "log_bytes": range.log_bytes,
+        }),
+    };
+    doc["horizon"] = json!(range.horizon);
+    doc["checkpoint"] = json!(range.checkpoint);
+    doc
 }
 
 fn millis(age: Option<Duration>) -> Option<u64> {
@@ -152,6 +184,7 @@ impl Shared {
             "position": copy.map(|copy| copy.position.to_string()),
             "chain": store.as_ref().map(|store| store.applied().1),
             "horizon": copy.map(|copy| copy.horizon),
+            "storage": store.as_ref().map(|store| storage_doc(store, None)),
             "copy_age_ms": millis(view.own_age()),
             "collects_from": self.cluster.upstream(range),
             "problem": status.as_ref().and_then(|copy| copy.problem.clone()),

@@ -69,6 +69,25 @@ impl Metrics {
                 Unit::Bytes,
                 "Bytes a follower has not collected"
             );
+            describe_gauge!("candor_segments", "Segments on disk, by range");
+            describe_gauge!("candor_segment_bytes", Unit::Bytes, "Bytes of segment files, by range");
+            describe_gauge!(
+                "candor_memory_rows_bytes",
+                Unit::Bytes,
+                "Bytes of rows that stand in memory, not in a segment yet, by range"
+            );
+            describe_gauge!("candor_log_bytes", Unit::Bytes, "Bytes of log files, by range");
+            describe_gauge!(
+                "candor_checkpoint_behind_entries",
+                "Entries behind the last checkpoint, by range"
+            );
+            describe_gauge!(
+                "candor_cache_bytes",
+                Unit::Bytes,
+                "Bytes of what was read from segments and is kept in memory"
+            );
+            describe_gauge!("candor_cache_hits", "Reads that found what they wanted in the cache");
+            describe_gauge!("candor_cache_misses", "Reads that did not");
             describe_gauge!("candor_node_info", "Always 1; labels name the node");
         });
         Ok(metrics)
@@ -119,6 +138,10 @@ impl Metrics {
                 .set(1.0);
             gauge!("candor_requests_in_flight").set(shared.requests_in_flight() as f64);
             gauge!("candor_sessions").set(shared.sessions.count() as f64);
+            let cache = shared.cluster.cache_figures();
+            gauge!("candor_cache_bytes").set(cache.used as f64);
+            gauge!("candor_cache_hits").set(cache.hits as f64);
+            gauge!("candor_cache_misses").set(cache.misses as f64);
             for range in shared.cluster.ranges() {
                 let view = shared.cluster.view(&range);
                 let label = range.to_string();
@@ -130,6 +153,15 @@ impl Metrics {
                     let age = view.own_age();
                     gauge!("candor_replica_staleness_seconds", "range" => label.clone())
                         .set(age.map_or(f64::NAN, |age| age.as_secs_f64()));
+                }
+                if let Some(store) = shared.cluster.store(&range) {
+                    let info = store.info();
+                    let behind = store.applied().0.index.0.saturating_sub(info.checkpoint.0);
+                    gauge!("candor_segments", "range" => label.clone()).set(info.segments as f64);
+                    gauge!("candor_segment_bytes", "range" => label.clone()).set(info.segment_bytes as f64);
+                    gauge!("candor_memory_rows_bytes", "range" => label.clone()).set(info.delta_bytes as f64);
+                    gauge!("candor_log_bytes", "range" => label.clone()).set(info.log_bytes as f64);
+                    gauge!("candor_checkpoint_behind_entries", "range" => label.clone()).set(behind as f64);
                 }
                 for follower in shared.cluster.followers(&range) {
                     let node = follower.node.to_string();

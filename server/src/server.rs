@@ -148,6 +148,7 @@ impl Server {
         }
         let mut cluster = ClusterConfig::new(config.node.clone(), config.data_dir.clone())
             .with_awareness(config.awareness)
+            .with_storage(config.storage.clone())
             .with_region(config.region.clone());
         if let Some(certs_dir) = &config.certs_dir {
             cluster = cluster.with_links(config.link, certs_dir);

@@ -11,7 +11,8 @@ use std::time::Instant;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use candor_proto::{Epoch, LogIndex, RangeId};
 use candor_storage::{
-    CollectionDef, CollectionId, ColumnDef, ColumnType, RangeStore, Record, SchemaChange, TableChange, Transaction,
+    CollectionDef, CollectionId, ColumnDef, ColumnType, PartRead, RangeStore, Record, SchemaChange, TableChange,
+    Transaction,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -111,19 +112,26 @@ fn point_reads(store: &Arc<RangeStore>, count: i64) -> Result<()> {
 fn scan(store: &Arc<RangeStore>, count: i64) -> Result<()> {
     let table = store.snapshot(None)?.table(TABLE).ok_or("the table is there")?;
     let scanning = Instant::now();
-    let blocks = table.blocks();
-    let rows: usize = blocks
-        .iter()
-        .filter_map(|block| block.read(None, false))
-        .map(|batch| batch.num_rows())
-        .sum();
+    let parts = table.parts();
+    let request = PartRead {
+        projection: vec![0, 1, 2],
+        with_row_id: false,
+        batch_rows: 8192,
+        filter: None,
+    };
+    let mut rows = 0;
+    for part in &parts {
+        for batch in part.read(&request)? {
+            rows += batch?.num_rows();
+        }
+    }
     let took = scanning.elapsed();
     assert_eq!(rows as i64, count);
     println!(
-        "{:<28}{:>12.2} ms for {} blocks",
+        "{:<28}{:>12.2} ms for {} parts",
         "scan",
         took.as_secs_f64() * 1e3,
-        blocks.len()
+        parts.len()
     );
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use candor_proto::{LogIndex, NodeName};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
 use crate::schema::{CollectionDef, CollectionId, ColumnDef, ROW_ID_COLUMN, ReplicaDef, SchemaChange, ViewDef};
@@ -21,6 +21,17 @@ pub struct Catalog {
     databases: BTreeMap<String, Database>,
     collections: BTreeMap<CollectionId, Collection>,
     replicas: BTreeMap<NodeName, Arc<ReplicaDef>>,
+}
+
+/// A catalog as plain data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CatalogImage {
+    changed_at: LogIndex,
+    next_collection_id: u32,
+    databases: Vec<String>,
+    collections: Vec<Arc<CollectionDef>>,
+    views: Vec<Arc<ViewDef>>,
+    replicas: Vec<Arc<ReplicaDef>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -138,25 +149,45 @@ impl Catalog {
         Ok(next)
     }
 
-    /// Everything in it as plain data in a fixed order, for hashing.
-    pub(crate) fn content(&self) -> impl Serialize {
-        let databases: Vec<&str> = self.databases().collect();
-        let collections: Vec<&CollectionDef> = self.collections.values().map(|collection| &*collection.def).collect();
-        let views: Vec<&ViewDef> = self
-            .databases
-            .values()
-            .flat_map(|db| db.views.values())
-            .map(|view| &**view)
-            .collect();
-        let replicas: Vec<&ReplicaDef> = self.replicas.values().map(|replica| &**replica).collect();
-        (
-            self.changed_at,
-            self.next_collection_id,
-            databases,
-            collections,
-            views,
-            replicas,
-        )
+    /// Everything in it as plain data in a fixed order, for hashing and for storing.
+    pub(crate) fn image(&self) -> CatalogImage {
+        let views = self.databases.values().flat_map(|db| db.views.values());
+        CatalogImage {
+            changed_at: self.changed_at,
+            next_collection_id: self.next_collection_id,
+            databases: self.databases.keys().cloned().collect(),
+            collections: self.all_collections().cloned().collect(),
+            views: views.cloned().collect(),
+            replicas: self.replicas.values().cloned().collect(),
+        }
+    }
+
+    /// The catalog that `image` was made of.
+    ///
+    /// # Errors
+    /// What does not hold together, in plain words.
+    pub(crate) fn of(image: CatalogImage) -> Result<Self, String> {
+        let databases = image.databases.into_iter().map(|name| (name, Database::default()));
+        let replicas = image.replicas.into_iter().map(|def| (def.name.clone(), def));
+        let mut catalog = Self {
+            changed_at: image.changed_at,
+            next_collection_id: image.next_collection_id,
+            databases: databases.collect(),
+            collections: BTreeMap::new(),
+            replicas: replicas.collect(),
+        };
+        for def in image.collections {
+            let database = catalog.database_without(&def.database, &def.name)?;
+            database.collections.insert(def.name.clone(), def.id);
+            let id = def.id;
+            catalog
+                .collections
+                .insert(id, Collection::new(CollectionDef::clone(&def))?);
+        }
+        for def in image.views {
+            catalog.define_view(&def)?;
+        }
+        Ok(catalog)
     }
 
     fn change(&mut self, change: &SchemaChange) -> Result<(), String> {

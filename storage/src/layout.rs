@@ -4,18 +4,23 @@
 //! dropped one does not show the old values. Rows that were written before a column was added have none of it; they
 //! read as the column's `missing` value.
 
+use std::sync::Arc;
+
 use arrow::array::{ArrayRef, UInt32Array, new_null_array};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, SchemaRef};
 
 use crate::error::RecordError;
 use crate::schema::CollectionDef;
+use crate::segments::SegmentColumn;
 
 /// The columns of one definition, by ordinal.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) schema: SchemaRef,
     pub(crate) columns: Vec<LayoutColumn>,
+    /// The same as segments know them.
+    pub(crate) stored: Arc<[SegmentColumn]>,
 }
 
 /// One column of a definition.
@@ -38,9 +43,19 @@ impl Layout {
                 missing: column.missing.as_ref().map(crate::Constant::array).transpose()?,
             })
         };
+        let columns: Vec<LayoutColumn> = def.columns.iter().map(column).collect::<Result<_, RecordError>>()?;
+        let schema = def.schema();
+        let stored = columns
+            .iter()
+            .zip(schema.fields())
+            .map(|(column, field)| SegmentColumn {
+                missing: column.missing.clone(),
+                ..SegmentColumn::new(column.id, column.ty.clone(), field.is_nullable())
+            });
         Ok(Self {
-            schema: def.schema(),
-            columns: def.columns.iter().map(column).collect::<Result<_, RecordError>>()?,
+            stored: stored.collect(),
+            schema,
+            columns,
         })
     }
 

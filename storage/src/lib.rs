@@ -9,6 +9,7 @@ mod entry;
 mod error;
 mod layout;
 mod log;
+mod readers;
 mod record;
 mod schema;
 pub mod segments;
@@ -26,6 +27,7 @@ pub use record::{Mutation, Record, TableChange, Transaction, TransactionPart};
 pub use schema::{
     CheckDef, CollectionDef, CollectionId, ColumnDef, ColumnType, ROW_ID_COLUMN, ReplicaDef, SchemaChange, ViewDef,
 };
+pub use segments::{CacheFigures, ColumnBounds, PartRead, PartRows, RowFilter, SegmentCache};
 pub use snapshot::{ContentHash, Snapshot};
-pub use store::{RangeStore, StoreOptions};
-pub use table::{BlockSnapshot, RowChanges, RowId, TableSnapshot};
+pub use store::{Lease, MaintainLimits, Maintained, RangeStore, StoreInfo, StoreOptions, TableInfo};
+pub use table::{RowChanges, RowId, TablePart, TableSnapshot, TableStatistics};

@@ -11,6 +11,8 @@ use candor_proto::{NodeName, limits};
 use serde::Deserialize;
 use thiserror::Error;
 
+use super::memory::{self, Memory};
+
 /// `candor serve`: one node.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ServeArgs {
@@ -44,7 +46,13 @@ pub(crate) struct ServeArgs {
     /// Threads that run statements [default: one for each processor]
     #[arg(long, env = "CANDOR_THREADS", value_name = "COUNT")]
     threads: Option<usize>,
-    /// Memory for running statements, bytes; beyond it they spill to disk [default: no limit]
+    /// Memory for statements, rows and what is read of them together, such as `2GiB` [default: half the machine's]
+    #[arg(long, env = "CANDOR_MEMORY", value_name = "SIZE")]
+    memory: Option<String>,
+    /// How long old versions stay readable [default: 5m]
+    #[arg(long, env = "CANDOR_RETENTION", value_name = "SPAN")]
+    retention: Option<String>,
+    /// Memory for running statements, bytes; beyond it they spill to disk [default: half of --memory]
     #[arg(long, env = "CANDOR_MEMORY_BYTES", value_name = "BYTES")]
     memory_bytes: Option<usize>,
     /// What to log to standard error: error, warn, info, debug, or a filter such as `warn,candor_cluster=debug` [default: warn]
@@ -72,6 +80,8 @@ struct File {
     statement_deadline: Option<String>,
     body_bytes_max: Option<usize>,
     threads: Option<usize>,
+    memory: Option<String>,
+    retention: Option<String>,
     memory_bytes: Option<usize>,
     log: Option<String>,
 }
@@ -89,7 +99,8 @@ pub(crate) struct ServeConfig {
     pub(crate) statement_deadline: Duration,
     pub(crate) body_bytes_max: usize,
     pub(crate) threads: Option<usize>,
-    pub(crate) memory_bytes: Option<usize>,
+    pub(crate) memory: Memory,
+    pub(crate) retention: Duration,
     pub(crate) log: String,
 }
 
@@ -178,7 +189,11 @@ impl ServeArgs {
                 .or(file.body_bytes_max)
                 .unwrap_or(limits::BODY_BYTES_MAX),
             threads: at_least_one("threads", self.threads.or(file.threads))?,
-            memory_bytes: at_least_one("memory_bytes", self.memory_bytes.or(file.memory_bytes))?,
+            memory: memory(
+                self.memory.or(file.memory),
+                at_least_one("memory_bytes", self.memory_bytes.or(file.memory_bytes))?,
+            )?,
+            retention: retention(self.retention.or(file.retention))?,
             log: self.log.or(file.log).unwrap_or_else(|| "warn".to_owned()),
         })
     }
@@ -219,6 +234,31 @@ fn span(option: &'static str, text: Option<String>, default: Duration) -> Result
     text.map_or(Ok(default), |text| {
         crate::span::parse(&text).map_err(|reason| ConfigError::Value { option, reason })
     })
+}
+
+fn retention(text: Option<String>) -> Result<Duration, ConfigError> {
+    let retention = span("retention", text, limits::RETENTION)?;
+    if retention < limits::RETENTION_MIN {
+        return Err(ConfigError::Value {
+            option: "retention",
+            reason: format!("{retention:?} is less than {:?}", limits::RETENTION_MIN),
+        });
+    }
+    Ok(retention)
+}
+
+fn memory(text: Option<String>, statements: Option<usize>) -> Result<Memory, ConfigError> {
+    let refused = |reason| ConfigError::Value {
+        option: "memory",
+        reason,
+    };
+    let total = match text {
+        Some(text) => memory::parse_size(&text).map_err(refused)?,
+        None => memory::of_the_machine() / 2,
+    };
+    let mut memory = Memory::shared_out(total).map_err(refused)?;
+    memory.statements = statements.map_or(memory.statements, |bytes| bytes as u64);
+    Ok(memory)
 }
 
 fn at_least_one(option: &'static str, value: Option<usize>) -> Result<Option<usize>, ConfigError> {
@@ -307,6 +347,20 @@ mod tests {
                     ..flags()
                 },
                 "at least 1",
+            ),
+            (
+                ServeArgs {
+                    memory: Some("1GB of it".to_owned()),
+                    ..flags()
+                },
+                "memory",
+            ),
+            (
+                ServeArgs {
+                    retention: Some("10ms".to_owned()),
+                    ..flags()
+                },
+                "retention",
             ),
         ] {
             let error = args.over(File::default()).expect_err("refused").to_string();

@@ -25,7 +25,7 @@ pub(super) async fn serve_collection(
     send: &mut SendStream,
     requests: Incoming<Request>,
 ) -> Result<(), FrameError> {
-    match open(node, follower, &collect) {
+    match open(node, follower, &collect).await {
         Ok((slot, led)) => {
             let source = Source::new(collect.ask, collect.max_bytes, slot.store.applied().0);
             let mut serving = Serving {
@@ -50,7 +50,7 @@ pub(super) async fn serve_collection(
 }
 
 /// The range, if this node leads the very one asked for and its log continues the follower's.
-fn open(node: &Inner, follower: &NodeName, collect: &Collect) -> Result<(Arc<Slot>, Arc<Led>), Reply> {
+async fn open(node: &Inner, follower: &NodeName, collect: &Collect) -> Result<(Arc<Slot>, Arc<Led>), Reply> {
     let refused = |refusal| Err(Reply::Refused(refusal));
     let Some((slot, led)) = node.led(&collect.range) else {
         return refused(Refusal::NotLeader);
@@ -59,7 +59,17 @@ fn open(node: &Inner, follower: &NodeName, collect: &Collect) -> Result<(Arc<Slo
         return refused(Refusal::Foreign(slot.store.id()));
     }
     let now = node.clock.now();
-    match slot.store.agreement(collect.ask.position, collect.ask.chain) {
+    let (store, ask) = (Arc::clone(&slot.store), collect.ask);
+    // A follower that is far behind makes the store read an old file of the log.
+    let agreement = tokio::task::spawn_blocking(move || store.agreement(ask.position, ask.chain)).await;
+    let agreement = match agreement {
+        Ok(Ok(agreement)) => agreement,
+        failed => {
+            tracing::error!(range = %slot.name, %follower, "the log cannot be compared with a follower's: {failed:?}");
+            return refused(Refusal::NotLeader);
+        }
+    };
+    match agreement {
         Agreement::Fits => {
             led.followers.lock().handle_ask(now, follower, collect.ask.position);
             Ok((slot, led))

@@ -9,13 +9,14 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use candor_proto::{BootId, NodeName, RangeName, limits};
+use candor_storage::{SegmentCache, StoreOptions};
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::ranges::{self, Opened, blocking, io_error};
-use super::{Inner, keeper, random_u128};
+use super::{Inner, keeper, random_u128, upkeep};
 use crate::awareness::Awareness;
 use crate::certs;
 use crate::clock::{Clock, wall_clock_ms};
@@ -56,9 +57,13 @@ pub(super) async fn start(cfg: ClusterConfig) -> Result<Arc<Inner>, ClusterError
         Some(dir) => Some(bind_links(&cfg, dir).await?),
         None => None,
     };
+    let store_options = StoreOptions {
+        cache: SegmentCache::new(cfg.storage.cache_bytes),
+        ..StoreOptions::default()
+    };
     let data = {
-        let (dir, node) = (cfg.data_dir.clone(), cfg.node.clone());
-        blocking(move || open(&dir, &node)).await?
+        let (dir, node, options) = (cfg.data_dir.clone(), cfg.node.clone(), store_options.clone());
+        blocking(move || open(&dir, &node, &options)).await?
     };
     let stop = CancellationToken::new();
     let system_folder = ranges::folder_of(&cfg.data_dir, &RangeName::system());
@@ -76,6 +81,8 @@ pub(super) async fn start(cfg: ClusterConfig) -> Result<Arc<Inner>, ClusterError
         peers: RwLock::new(Arc::new([])),
         news: Notify::new(),
         tasks: TaskTracker::new(),
+        store_options,
+        delta_bytes: AtomicU64::new(0),
         stop,
         lock: parking_lot::Mutex::new(Some(data.lock)),
         cfg,
@@ -91,6 +98,8 @@ pub(super) async fn start(cfg: ClusterConfig) -> Result<Arc<Inner>, ClusterError
     inner.refresh_peers();
     inner.spawn("review", keeper::review(Arc::clone(&inner)));
     inner.spawn("date", keeper::date(Arc::clone(&inner)));
+    inner.spawn("retain", upkeep::retain(Arc::clone(&inner)));
+    inner.spawn("maintain", upkeep::maintain(Arc::clone(&inner)));
     if inner.links.is_some() {
         inner.spawn("listen", listen(Arc::clone(&inner)));
     }
@@ -110,7 +119,7 @@ fn check(cfg: &ClusterConfig) -> Result<(), ClusterError> {
     Ok(())
 }
 
-fn open(dir: &Path, node: &NodeName) -> Result<Data, ClusterError> {
+fn open(dir: &Path, node: &NodeName, options: &StoreOptions) -> Result<Data, ClusterError> {
     fs::create_dir_all(dir).map_err(io_error("create", dir))?;
     let lock = lock(dir)?;
     belongs_to(dir, node)?;
@@ -119,7 +128,7 @@ fn open(dir: &Path, node: &NodeName) -> Result<Data, ClusterError> {
     let mut system = None;
     let mut others = Vec::new();
     for folder in ranges::folders(dir)? {
-        match ranges::open(&folder, node)? {
+        match ranges::open(&folder, node, options)? {
             Opened::Empty => fs::remove_dir_all(&folder).map_err(io_error("delete", &folder))?,
             Opened::Nothing => ranges::clear_away(dir, &folder)?,
             Opened::Led(group, store) if folder == system_folder => system = Some((*group, store)),
@@ -128,7 +137,7 @@ fn open(dir: &Path, node: &NodeName) -> Result<Data, ClusterError> {
     }
     let system = match system {
         Some(system) => system,
-        None => ranges::make_led(&system_folder, &RangeName::system(), node)?,
+        None => ranges::make_led(&system_folder, &RangeName::system(), node, options)?,
     };
     Ok(Data {
         lock,

@@ -49,9 +49,10 @@ impl Node {
     /// Begins a large transaction in a range.
     ///
     /// # Errors
-    /// This node does not lead the range.
+    /// This node does not lead the range, or rows take all the memory they may at the moment.
     pub fn begin_bulk(&self, range: &RangeName) -> Result<Bulk, ProposeError> {
         let (_, led) = self.inner.led(range).ok_or_else(|| self.inner.not_leader(range))?;
+        self.inner.check_room()?;
         Ok(Bulk {
             inner: Arc::clone(&self.inner),
             led,

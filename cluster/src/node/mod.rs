@@ -11,6 +11,7 @@ mod peers;
 mod ranges;
 mod slot;
 mod status;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use candor_proto::{BootId, LogIndex, NodeName, Position, RangeName};
-use candor_storage::{RangeStore, Transaction};
+use candor_storage::{CacheFigures, RangeStore, StoreOptions, Transaction};
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::CancellationToken;
@@ -80,6 +81,10 @@ pub(crate) struct Inner {
     /// Something was heard, or declared: upstreams and discoveries are reviewed.
     news: Notify,
     tasks: TaskTracker,
+    /// How the stores of ranges are opened.
+    store_options: StoreOptions,
+    /// Bytes of rows in memory, of all ranges, when it was last looked at.
+    delta_bytes: AtomicU64,
     /// Keeps other processes off the data directory until the node has stopped.
     lock: parking_lot::Mutex<Option<File>>,
 }
@@ -175,11 +180,13 @@ impl Node {
     /// Writes a transaction to the log of a range and waits until it is durable and applied.
     ///
     /// # Errors
-    /// This node does not lead the range, the transaction cannot stand in a log, or the node stops meanwhile, which
+    /// This node does not lead the range, the transaction cannot stand in a log, rows take all the memory they may at the
+    /// moment, or the node stops meanwhile, which
     /// leaves the outcome open until it runs again. A conflict is an [`Outcome`](candor_storage::Outcome), not an
     /// error.
     pub async fn propose(&self, range: &RangeName, transaction: Transaction) -> Result<Committed, ProposeError> {
         let (_, led) = self.inner.led(range).ok_or_else(|| self.inner.not_leader(range))?;
+        self.inner.check_room()?;
         let records = encode(transaction).await?;
         let proposed = led.handle.propose(records).await;
         let committed = proposed.map_err(|why| self.inner.rejected(range, why))?;
@@ -219,6 +226,11 @@ impl Node {
     /// Who collects a range that this node leads; empty where it does not lead.
     pub fn followers(&self, range: &RangeName) -> Vec<FollowerRow> {
         self.inner.followers(range)
+    }
+
+    /// How the cache of what was read from segments does; all ranges share it.
+    pub fn cache_figures(&self) -> CacheFigures {
+        self.inner.store_options.cache.figures()
     }
 
     /// Every declared peer, heard from or not.

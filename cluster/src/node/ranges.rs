@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use candor_proto::{NodeName, Position, RangeId, RangeName};
-use candor_storage::{RangeStore, StorageError};
+use candor_storage::{RangeStore, StorageError, StoreOptions};
 
 use super::slot::{Collected, Led, Slot, SlotKind};
 use super::{Inner, random_u128};
@@ -74,7 +74,7 @@ pub(super) enum Opened {
 }
 
 /// Opens the range in a folder. It is led by this node if this node voted in it.
-pub(super) fn open(folder: &Path, node: &NodeName) -> Result<Opened, ClusterError> {
+pub(super) fn open(folder: &Path, node: &NodeName, options: &StoreOptions) -> Result<Opened, ClusterError> {
     let name = || {
         RangeName::new(
             folder
@@ -82,7 +82,7 @@ pub(super) fn open(folder: &Path, node: &NodeName) -> Result<Opened, ClusterErro
                 .map_or_else(String::new, |name| name.to_string_lossy().into()),
         )
     };
-    let store = match RangeStore::open(folder) {
+    let store = match RangeStore::open_with(options.clone(), folder) {
         Err(StorageError::NoRange { .. }) => return Ok(Opened::Nothing),
         opened => opened.map_err(|source| storage(&name(), source))?,
     };
@@ -107,15 +107,21 @@ pub(super) fn make_led(
     folder: &Path,
     range: &RangeName,
     node: &NodeName,
+    options: &StoreOptions,
 ) -> Result<(Group, Arc<RangeStore>), ClusterError> {
-    let store = make(folder, range, RangeId(random_u128()))?;
+    let store = make(folder, range, RangeId(random_u128()), options)?;
     VoteFile::of(folder).write(crate::raft_group::Vote::default())?;
     let group = Group::start(Arc::clone(&store), folder, node.clone())?;
     Ok((group, store))
 }
 
-fn make(folder: &Path, range: &RangeName, id: RangeId) -> Result<Arc<RangeStore>, ClusterError> {
-    let store = RangeStore::create(folder, range, id).map_err(|source| storage(range, source))?;
+fn make(
+    folder: &Path,
+    range: &RangeName,
+    id: RangeId,
+    options: &StoreOptions,
+) -> Result<Arc<RangeStore>, ClusterError> {
+    let store = RangeStore::create_with(options.clone(), folder, range, id).map_err(|source| storage(range, source))?;
     if let Some(ranges) = folder.parent() {
         sync_folder(ranges)?;
     }
@@ -158,7 +164,8 @@ impl Inner {
         let folder = folder_of(&self.cfg.data_dir, &range);
         let (group, store) = {
             let (folder, range, node) = (folder.clone(), range.clone(), self.cfg.node.clone());
-            blocking(move || make_led(&folder, &range, &node)).await?
+            let options = self.store_options.clone();
+            blocking(move || make_led(&folder, &range, &node, &options)).await?
         };
         let slot = self.led_slot(group, store, folder)?;
         self.slots.write().insert(range, slot);
@@ -235,8 +242,8 @@ impl Inner {
     async fn make_copy(self: &Arc<Self>, range: &RangeName, id: RangeId) -> Result<(), ClusterError> {
         let folder = folder_of(&self.cfg.data_dir, range);
         let store = {
-            let (folder, range) = (folder.clone(), range.clone());
-            blocking(move || make(&folder, &range, id)).await?
+            let (folder, range, options) = (folder.clone(), range.clone(), self.store_options.clone());
+            blocking(move || make(&folder, &range, id, &options)).await?
         };
         let slot = self.collected_slot(store, folder);
         self.slots.write().insert(range.clone(), slot);

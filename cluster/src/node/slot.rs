@@ -101,12 +101,15 @@ impl Slot {
         }
     }
 
-    /// Ends the tasks and the thread of the range.
+    /// Ends the tasks and the thread of the range; nothing touches its folder afterwards.
     pub(crate) async fn end(&self) {
         self.stop.cancel();
         if let Some(led) = self.led() {
             led.handle.stop().await;
         }
+        let store = Arc::clone(&self.store);
+        // An error means that it panicked, which was reported where it happened.
+        let _ = tokio::task::spawn_blocking(move || store.end_maintenance()).await;
     }
 }
 

@@ -23,7 +23,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 
-use candor_storage::BlockSnapshot;
+use candor_storage::TablePart;
 
 use super::predicate::Predicate;
 use super::stream::Reading;
@@ -37,8 +37,8 @@ const SELECTIVITY_PART: usize = 5;
 pub(super) enum Source {
     /// The rows with these keys.
     Keys(RecordBatch),
-    /// Blocks of the store, by partition; the first partition has the pending rows too.
-    Blocks(Arc<[Vec<BlockSnapshot>]>),
+    /// Parts of the store, by partition; the first partition has the pending rows too.
+    Blocks(Arc<[Vec<TablePart>]>),
 }
 
 /// Reads one collection.

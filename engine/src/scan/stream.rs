@@ -154,8 +154,11 @@ fn batches(job: Job, read: Arc<[usize]>) -> Batches {
                 Ok(batches) => batches.into_iter().map(Ok).collect(),
                 Err(error) => vec![Err(error)],
             };
-            let stored =
-                (0..blocks).filter_map(move |at| table.read_block(&partitions[partition][at], &read).transpose());
+            let part = move |at: usize| match table.read_part(&partitions[partition][at], &read) {
+                Ok(rows) => Box::new(rows) as Batches,
+                Err(error) => Box::new(std::iter::once(Err(error))),
+            };
+            let stored = (0..blocks).flat_map(part);
             Box::new(stored.chain(pending))
         }
     }

@@ -1,6 +1,6 @@
 //! What planning asks of a collection, and its rows as the statement may see them.
 //!
-//! A scan hands out the blocks of the store, several partitions at a time, and then the rows that an open transaction
+//! A scan hands out the parts of the store, several partitions at a time, and then the rows that an open transaction
 //! has written. Rows that the transaction has ended are left out. When the filters fix the whole primary key, the rows
 //! are looked up instead. The logical plan keeps its filters (`Inexact`): the physical plan hands them to the scan.
 
@@ -11,7 +11,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
-use candor_storage::{BlockSnapshot, CollectionDef, ROW_ID_COLUMN, TableSnapshot};
+use candor_storage::{CollectionDef, PartRead, ROW_ID_COLUMN, TablePart, TableSnapshot};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Constraint, Constraints, Result};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
@@ -25,6 +25,9 @@ use crate::rules::{ColumnEstimate, TableEstimates};
 
 /// Rows a partition should have before another one is worth its thread.
 const PARTITION_ROWS_MIN: usize = 16 * 1024;
+
+/// Rows of a batch that the store hands out, at most.
+const BATCH_ROWS: usize = 8192;
 
 /// A collection at one version, seen through an open transaction.
 #[derive(Clone)]
@@ -142,27 +145,47 @@ impl CollectionTable {
         )?)
     }
 
-    /// One block of the store without the rows that the transaction has ended.
-    pub(super) fn read_block(
+    /// A part of the store without the rows that the transaction has ended.
+    pub(super) fn read_part(
         &self,
-        block: &BlockSnapshot,
-        projection: &[usize],
-    ) -> Result<Option<RecordBatch>, EngineError> {
-        let pending = self.pending.as_ref().filter(|pending| pending.ends_rows());
-        let is_row_id = |column: &usize| self.with_row_id && *column == self.schema.fields().len() - 1;
+        part: &TablePart,
+        projection: &Arc<[usize]>,
+    ) -> Result<impl Iterator<Item = Result<RecordBatch, EngineError>> + Send + use<>, EngineError> {
         let keyless = self.def.key.is_empty();
-        let mut wanted: Vec<usize> = projection.iter().copied().filter(|column| !is_row_id(column)).collect();
-        let width = wanted.len();
-        if pending.is_some() {
+        let ends_rows = self.pending.as_ref().is_some_and(|pending| pending.ends_rows());
+        let is_row_id = |column: &&usize| self.is_row_id(**column);
+        let mut wanted: Vec<usize> = projection.iter().filter(|column| !is_row_id(column)).copied().collect();
+        if ends_rows {
             wanted.extend(self.def.key.iter().map(|ordinal| *ordinal as usize));
         }
-        let with_ids = projection.iter().any(is_row_id) || (pending.is_some() && keyless);
-        let Some((batch, ids)) = self.read_rows(block, &wanted, with_ids)? else {
-            return Ok(None);
+        let stored = self.base.as_ref().map_or(0, |base| base.def().columns.len());
+        let request = PartRead {
+            projection: wanted.iter().copied().filter(|column| *column < stored).collect(),
+            with_row_id: projection.iter().any(|column| is_row_id(&column)) || (ends_rows && keyless),
+            batch_rows: BATCH_ROWS,
+            filter: None,
         };
+        let (table, projection) = (self.clone(), Arc::clone(projection));
+        let with_ids = request.with_row_id;
+        let rows = part.read(&request)?;
+        Ok(rows.map(move |batch| table.shown(batch?, &wanted, with_ids, &projection)))
+    }
+
+    /// The columns at `projection` of a batch that holds what the store has of the columns at `wanted`, without the rows
+    /// that the transaction has ended.
+    fn shown(
+        &self,
+        mut batch: RecordBatch,
+        wanted: &[usize],
+        with_ids: bool,
+        projection: &[usize],
+    ) -> Result<RecordBatch, EngineError> {
+        let ids = with_ids.then(|| batch.remove_column(batch.num_columns() - 1));
+        let batch = self.read_base(wanted, |_| Ok(batch))?;
+        let width = projection.iter().filter(|column| !self.is_row_id(**column)).count();
         let mut values = batch.columns()[..width].iter();
         let columns = projection.iter().map(|column| {
-            if is_row_id(column) {
+            if self.is_row_id(*column) {
                 ids.clone()
             } else {
                 values.next().cloned()
@@ -171,38 +194,18 @@ impl CollectionTable {
         let columns = columns.collect::<Option<Vec<_>>>();
         let columns = columns.ok_or_else(|| EngineError::internal("a column is missing"))?;
         let output = with_rows(Arc::new(self.schema.project(projection)?), columns, batch.num_rows())?;
-        let Some(pending) = pending else {
-            return Ok(Some(output));
+        let Some(pending) = self.pending.as_ref().filter(|pending| pending.ends_rows()) else {
+            return Ok(output);
         };
-        let keep = match ids.filter(|_| keyless) {
+        let keep = match ids.filter(|_| self.def.key.is_empty()) {
             Some(ids) => pending.not_ended_rows(&ids)?,
             None => pending.not_ended_keys(&KeyCoder::new(&self.def)?.encode(&batch.columns()[width..])?),
         };
-        Ok(Some(filter_record_batch(&output, &keep)?))
+        Ok(filter_record_batch(&output, &keep)?)
     }
 
-    /// The visible rows of a block, and their ids if they are asked for; `None` when no row is visible.
-    fn read_rows(
-        &self,
-        block: &BlockSnapshot,
-        wanted: &[usize],
-        with_ids: bool,
-    ) -> Result<Option<(RecordBatch, Option<ArrayRef>)>, EngineError> {
-        let mut ids = None;
-        let mut is_empty = false;
-        let batch = self.read_base(wanted, |columns| {
-            let Some(batch) = block.read(Some(columns), with_ids) else {
-                is_empty = true;
-                return Ok(RecordBatch::new_empty(Arc::new(self.schema.project(columns)?)));
-            };
-            if !with_ids {
-                return Ok(batch);
-            }
-            let last = batch.num_columns() - 1;
-            ids = Some(Arc::clone(batch.column(last)));
-            Ok(batch.project(&(0..last).collect::<Vec<_>>())?)
-        })?;
-        Ok((!is_empty).then_some((batch, ids)))
+    fn is_row_id(&self, column: usize) -> bool {
+        self.with_row_id && column == self.schema.fields().len() - 1
     }
 
     /// Keys that `filters` fix completely, as columns of the primary key; `None` when they do not.
@@ -305,12 +308,12 @@ impl CollectionTable {
     }
 
     /// The blocks dealt out to partitions of about the same number of rows.
-    fn partitions(&self, partitions_max: usize) -> Vec<Vec<BlockSnapshot>> {
+    fn partitions(&self, partitions_max: usize) -> Vec<Vec<TablePart>> {
         let Some(base) = &self.base else {
             return vec![Vec::new()];
         };
-        let blocks = base.blocks();
-        let rows: usize = blocks.iter().map(BlockSnapshot::len).sum();
+        let blocks = base.parts();
+        let rows: usize = blocks.iter().map(TablePart::len).sum();
         let count = (rows / PARTITION_ROWS_MIN).clamp(1, partitions_max.max(1));
         let share = rows.div_ceil(count).max(1);
         let mut partitions = vec![Vec::new()];

@@ -2,13 +2,16 @@
 //!
 //! Entries stand in files of about 64 MiB, each named after the index of its first entry. An append goes to the
 //! system at once and becomes durable with the next sync; any number of appends share one. The index in memory knows
-//! each entry's epoch, chain and place, so that a reader takes any stretch with one read per file.
+//! each entry's epoch, chain and place, so that a reader takes any stretch with one read per file; files whose entries
+//! are all in a checkpoint have none ([`files`]), and may be dropped from the front.
 //!
 //! Locks are taken in the order writer, syncer, state. A sync holds no lock that an append or a read needs; a read
 //! holds the state only while it looks entries up.
 
+mod files;
 mod frame;
 mod index;
+mod lookup;
 mod mark;
 mod read;
 mod recover;
@@ -26,12 +29,12 @@ use parking_lot::{Mutex, RwLock};
 use crate::disk::{Disk, DiskFile};
 use crate::entry::Entry;
 use crate::error::StorageError;
-use crate::store::StoreOptions;
+use files::LogFiles;
 use frame::{frame_size, write_frame};
 use index::EntryIndex;
 use mark::{DurableEnd, SyncMark};
 pub(crate) use segment::SEGMENT_SIZE_MAX;
-use segment::{SEGMENT_HEADER_SIZE, SegmentHeader, file_name};
+use segment::{SegmentHeader, file_name};
 
 /// One write to the system holds about this many bytes at most.
 const WRITE_SIZE: usize = 4 << 20;
@@ -62,6 +65,8 @@ pub(crate) struct RangeLog {
     writer: Mutex<()>,
     syncer: Mutex<Syncer>,
     state: RwLock<State>,
+    /// Indexes of cold files that were asked for lately, by first entry.
+    cold: Mutex<Vec<(LogIndex, Arc<EntryIndex>)>>,
     /// Why no more writes are taken.
     poison: OnceLock<String>,
 }
@@ -72,19 +77,11 @@ struct Syncer {
 }
 
 struct State {
-    index: EntryIndex,
-    segments: Vec<Segment>,
-    /// The last segment's file, open.
+    files: LogFiles,
+    /// The last file, open.
     tail: Arc<dyn DiskFile>,
-    /// Grows with every cut, so that a reader notices one.
+    /// Grows with every cut at either end, so that a reader notices one.
     cuts: u64,
-}
-
-/// One file of the log.
-#[derive(Clone, Copy, Debug)]
-struct Segment {
-    first: LogIndex,
-    size: u64,
 }
 
 fn sync_failed(path: &Path, error: std::io::Error) -> StorageError {
@@ -92,14 +89,14 @@ fn sync_failed(path: &Path, error: std::io::Error) -> StorageError {
 }
 
 impl RangeLog {
-    /// Makes the log of a new range in `dir`, durably.
+    /// Makes the log of a new range in `dir`, durably. A file that has reached `segment_size` bytes takes no more entries.
     pub(crate) fn create(
-        options: StoreOptions,
+        disk: Arc<dyn Disk>,
+        segment_size: u64,
         dir: &Path,
         name: &RangeName,
         id: RangeId,
     ) -> Result<Self, StorageError> {
-        let StoreOptions { disk, segment_size } = options;
         disk.make_dir(dir)
             .map_err(|error| StorageError::io("make", dir, error))?;
         let names = disk.list(dir).map_err(|error| StorageError::io("list", dir, error))?;
@@ -118,11 +115,8 @@ impl RangeLog {
         if let Some(parent) = dir.parent() {
             disk.sync_dir(parent).map_err(|error| sync_failed(parent, error))?;
         }
-        let segment = Segment {
-            first: header.first,
-            size: SEGMENT_HEADER_SIZE as u64,
-        };
-        let index = EntryIndex::new((Position::ZERO, header.chain_before));
+        let files = LogFiles::new(vec![header.empty_file()]);
+        let durable = files.tail().end();
         Ok(Self {
             disk,
             segment_size: segment_size.min(SEGMENT_SIZE_MAX),
@@ -130,25 +124,23 @@ impl RangeLog {
             name: name.clone(),
             id,
             writer: Mutex::new(()),
-            syncer: Mutex::new(Syncer {
-                mark,
-                durable: segment.end(),
-            }),
-            state: RwLock::new(State {
-                index,
-                segments: vec![segment],
-                tail,
-                cuts: 0,
-            }),
+            syncer: Mutex::new(Syncer { mark, durable }),
+            state: RwLock::new(State { files, tail, cuts: 0 }),
+            cold: Mutex::default(),
             poison: OnceLock::new(),
         })
     }
 
-    /// Reads the log in `dir` back. What it holds afterwards is durable.
-    pub(crate) fn open(options: StoreOptions, dir: &Path) -> Result<Self, StorageError> {
-        let StoreOptions { disk, segment_size } = options;
-        let found = recover::recover(&*disk, dir)?;
-        let durable = found.segments.last().map(Segment::end).unwrap_or_default();
+    /// Reads the log in `dir` back. Files with nothing behind the entry at `covered`, which is in a checkpoint (zero if
+    /// there is none), are not read. What the log holds afterwards is durable.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        segment_size: u64,
+        dir: &Path,
+        covered: LogIndex,
+    ) -> Result<Self, StorageError> {
+        let found = recover::recover(&*disk, dir, covered)?;
+        let durable = found.files.tail().end();
         found.mark.note(durable);
         Ok(Self {
             disk,
@@ -162,11 +154,11 @@ impl RangeLog {
                 durable,
             }),
             state: RwLock::new(State {
-                index: found.index,
-                segments: found.segments,
+                files: found.files,
                 tail: found.tail,
                 cuts: 0,
             }),
+            cold: Mutex::default(),
             poison: OnceLock::new(),
         })
     }
@@ -181,20 +173,12 @@ impl RangeLog {
 
     /// The last entry, durable or not.
     pub(crate) fn last(&self) -> (Position, Chain) {
-        self.state.read().index.last()
+        self.state.read().files.last()
     }
 
     /// The index of the first entry that the log holds, or will hold.
     pub(crate) fn start(&self) -> LogIndex {
-        self.state.read().index.first()
-    }
-
-    pub(crate) fn position_of(&self, index: LogIndex) -> Option<Position> {
-        self.state.read().index.position_of(index)
-    }
-
-    pub(crate) fn chain_at(&self, index: LogIndex) -> Option<Chain> {
-        self.state.read().index.chain_at(index)
+        self.state.read().files.first()
     }
 
     /// Adds new entries in `epoch`.
@@ -246,32 +230,6 @@ impl RangeLog {
         self.sync_tail(&mut syncer)
     }
 
-    /// How a log whose last entry is at `position` with `chain` stands to this one.
-    pub(crate) fn agreement(&self, position: Position, chain: Chain) -> Agreement {
-        let state = self.state.read();
-        let index = &state.index;
-        if index.position_of(position.index) == Some(position) && index.chain_at(position.index) == Some(chain) {
-            return Agreement::Fits;
-        }
-        let before_first = LogIndex(index.first().0 - 1);
-        if position.index <= before_first {
-            return Agreement::Foreign;
-        }
-        // In one epoch there is one history: a place that is in both with different chains lies behind the last epoch
-        // that they share, and one that is here in another epoch behind the older of the two.
-        let same_place = index.position_of(position.index) == Some(position);
-        let shared = if same_place {
-            Epoch(position.epoch.0.saturating_sub(1))
-        } else {
-            position.epoch
-        };
-        let candidate = index.last_of_epoch(shared).index.0.min(position.index.0 - 1);
-        match index.position_of(LogIndex(candidate)) {
-            Some(newest) => Agreement::Behind { newest },
-            None => Agreement::Foreign,
-        }
-    }
-
     /// Cuts the entries behind `index`, durably.
     pub(crate) fn truncate_after(&self, index: LogIndex) -> Result<(), StorageError> {
         let _writer = self.writer.lock();
@@ -312,14 +270,14 @@ impl RangeLog {
 
     /// Writes the first of `entries`, as many as fit one write and the last file, and returns how many.
     fn write_some(&self, entries: &[Entry]) -> Result<usize, StorageError> {
-        if self.tail_segment().size >= self.segment_size {
+        if self.tail_end().size >= self.segment_size {
             self.roll()?;
         }
-        let segment = self.tail_segment();
+        let end = self.tail_end();
         let mut bytes = Vec::new();
         let mut offsets = Vec::new();
         for entry in entries {
-            let offset = segment.size + bytes.len() as u64;
+            let offset = end.size + bytes.len() as u64;
             let full = offset >= self.segment_size || bytes.len() + frame_size(entry.payload.len()) > WRITE_SIZE;
             if full && !offsets.is_empty() {
                 break;
@@ -328,15 +286,15 @@ impl RangeLog {
             write_frame(entry, &mut bytes);
         }
         let tail = Arc::clone(&self.state.read().tail);
-        tail.write_at(segment.size, &bytes)
-            .map_err(|error| write_failed(&self.path(segment.first), error))?;
+        tail.write_at(end.size, &bytes)
+            .map_err(|error| write_failed(&self.path(end.segment), error))?;
         let mut state = self.state.write();
+        let file = state.files.tail_mut();
         for (entry, offset) in entries.iter().zip(&offsets) {
-            state.index.push(entry.position, entry.chain, *offset);
+            let index = file.index.as_mut().expect("the last file is never cold");
+            index.push(entry.position, entry.chain, *offset);
         }
-        if let Some(segment) = state.segments.last_mut() {
-            segment.size += bytes.len() as u64;
-        }
+        file.size += bytes.len() as u64;
         Ok(offsets.len())
     }
 
@@ -353,29 +311,26 @@ impl RangeLog {
             chain_before: chain,
         };
         let tail = create_segment(&*self.disk, &self.dir, &header)?;
-        let segment = Segment {
-            first: header.first,
-            size: SEGMENT_HEADER_SIZE as u64,
-        };
-        syncer.durable = segment.end();
+        let file = header.empty_file();
+        syncer.durable = file.end();
         let mut state = self.state.write();
-        state.segments.push(segment);
+        state.files.push(file);
         state.tail = tail;
         Ok(())
     }
 
     fn sync_tail(&self, syncer: &mut Syncer) -> Result<(), StorageError> {
-        let (tail, segment) = {
+        let (tail, end) = {
             let state = self.state.read();
-            (Arc::clone(&state.tail), state.tail_segment())
+            (Arc::clone(&state.tail), state.files.tail().end())
         };
-        if syncer.durable == segment.end() {
+        if syncer.durable == end {
             return Ok(());
         }
         // A failed sync may have dropped the very pages it was for: trying again would report success for nothing.
         tail.sync()
-            .map_err(|error| self.poisoned(sync_failed(&self.path(segment.first), error)))?;
-        syncer.durable = segment.end();
+            .map_err(|error| self.poisoned(sync_failed(&self.path(end.segment), error)))?;
+        syncer.durable = end;
         syncer.mark.note(syncer.durable);
         Ok(())
     }
@@ -384,9 +339,9 @@ impl RangeLog {
     fn cut(&self, index: LogIndex) -> Result<(), StorageError> {
         let mut syncer = self.syncer.lock();
         let (kept, removed) = self.forget_after(index)?;
-        if kept.end() < syncer.durable {
-            syncer.mark.lower(kept.end())?;
-            syncer.durable = kept.end();
+        if kept < syncer.durable {
+            syncer.mark.lower(kept)?;
+            syncer.durable = kept;
         }
         // Later files go first, durably, so that a crash in between leaves a log without a gap.
         for first in removed.iter().rev() {
@@ -400,40 +355,64 @@ impl RangeLog {
                 .sync_dir(&self.dir)
                 .map_err(|error| sync_failed(&self.dir, error))?;
         }
-        let path = self.path(kept.first);
+        let path = self.path(kept.segment);
         let tail = Arc::clone(&self.state.read().tail);
         tail.set_size(kept.size)
             .map_err(|error| StorageError::io("cut", &path, error))?;
         tail.sync().map_err(|error| sync_failed(&path, error))?;
-        syncer.durable = kept.end();
+        syncer.durable = kept;
         Ok(())
     }
 
-    /// Takes the entries behind `index` out of the index, and opens the file that is then the last. Returns that file,
-    /// and the later ones.
-    fn forget_after(&self, index: LogIndex) -> Result<(Segment, Vec<LogIndex>), StorageError> {
+    /// Takes the entries behind `index` out of memory, and opens the file that is then the last. Returns where that file
+    /// ends then, and the first indexes of the later ones. The file is not cold: what is in a checkpoint is never cut.
+    fn forget_after(&self, index: LogIndex) -> Result<(DurableEnd, Vec<LogIndex>), StorageError> {
         let mut state = self.state.write();
-        let keep = state
-            .segments
-            .partition_point(|segment| segment.first <= index.next())
-            .max(1);
-        let mut kept = state.segments[keep - 1];
-        let removed: Vec<_> = state.segments[keep..].iter().map(|segment| segment.first).collect();
-        if !removed.is_empty() {
-            let path = self.path(kept.first);
+        let place = state.files.place_of(index.next()).unwrap_or(0);
+        let first = state.files.all()[place].first;
+        if place + 1 < state.files.all().len() {
+            let path = self.path(first);
             let opened = self.disk.open(&path);
             state.tail = opened.map_err(|error| StorageError::io("open", path, error))?;
         }
-        kept.size = state.index.offset_of(index.next()).unwrap_or(kept.size);
-        state.segments.truncate(keep - 1);
-        state.segments.push(kept);
-        state.index.truncate_after(index);
+        let removed = state.files.truncate_to(place);
+        let file = state.files.tail_mut();
+        let entries = file.index.as_mut().expect("what is in a checkpoint is never cut");
+        file.size = entries.offset_of(index.next()).unwrap_or(file.size);
+        entries.truncate_after(index);
         state.cuts += 1;
-        Ok((kept, removed))
+        Ok((state.files.tail().end(), removed))
     }
 
-    fn tail_segment(&self) -> Segment {
-        self.state.read().tail_segment()
+    /// Drops whole files from the front that hold nothing but entries before `index`, durably, the oldest first, so that
+    /// a crash in between leaves a log without a gap. The caller knows that nobody needs those entries.
+    ///
+    /// # Errors
+    /// The disk refuses; the files that are left are those that it did not remove.
+    pub(crate) fn truncate_before(&self, index: LogIndex) -> Result<(), StorageError> {
+        let _writer = self.writer.lock();
+        self.check_poison()?;
+        loop {
+            let Some(first) = self.state.read().files.before(index).first().map(|file| file.first) else {
+                return Ok(());
+            };
+            let path = self.path(first);
+            self.disk
+                .remove(&path)
+                .map_err(|error| StorageError::io("remove", path, error))?;
+            {
+                let mut state = self.state.write();
+                state.files.remove_first();
+                state.cuts += 1;
+            }
+            self.disk
+                .sync_dir(&self.dir)
+                .map_err(|error| sync_failed(&self.dir, error))?;
+        }
+    }
+
+    fn tail_end(&self) -> DurableEnd {
+        self.state.read().files.tail().end()
     }
 
     fn path(&self, first: LogIndex) -> PathBuf {
@@ -451,37 +430,6 @@ impl RangeLog {
     fn poisoned(&self, error: StorageError) -> StorageError {
         let _ = self.poison.set(error.to_string());
         error
-    }
-}
-
-impl Segment {
-    fn end(&self) -> DurableEnd {
-        DurableEnd {
-            segment: self.first,
-            size: self.size,
-        }
-    }
-}
-
-impl State {
-    /// Where the entry at `index` ends, counted over all files of the log.
-    fn offset_behind(&self, index: LogIndex) -> u64 {
-        let behind = index.next();
-        let file = self
-            .segments
-            .partition_point(|segment| segment.first <= behind)
-            .saturating_sub(1);
-        let before: u64 = self.segments[..file].iter().map(|segment| segment.size).sum();
-        let within = self.index.offset_of(behind).unwrap_or(self.segments[file].size);
-        if behind < self.index.first() {
-            0
-        } else {
-            before + within
-        }
-    }
-
-    fn tail_segment(&self) -> Segment {
-        *self.segments.last().expect("a log has at least one file")
     }
 }
 

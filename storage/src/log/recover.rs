@@ -9,6 +9,8 @@
 //! * damage otherwise.
 //!
 //! A frame whose checksum holds but which does not continue the chain is never cut.
+//!
+//! Files of which every entry is in a checkpoint are not read: they are checked when somebody reads from them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,11 +18,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use candor_proto::{Chain, LogIndex, Position, RangeId, RangeName};
 
+use super::files::{LogFile, LogFiles};
 use super::frame::{BadFrame, FRAME_HEADER_SIZE, FrameHeader, find_frame, read_frame};
 use super::index::EntryIndex;
 use super::mark::{DurableEnd, SyncMark};
 use super::segment::{SEGMENT_HEADER_SIZE, SegmentHeader, file_name, parse_file_name};
-use super::{Segment, sync_failed};
+use super::sync_failed;
 use crate::disk::{Disk, DiskFile};
 use crate::error::StorageError;
 
@@ -34,60 +37,97 @@ const SECTOR: u64 = 512;
 pub(super) struct Recovered {
     pub(super) name: RangeName,
     pub(super) id: RangeId,
-    pub(super) index: EntryIndex,
-    pub(super) segments: Vec<Segment>,
+    pub(super) files: LogFiles,
     pub(super) tail: Arc<dyn DiskFile>,
     pub(super) mark: SyncMark,
 }
 
-/// Reads all files in `dir`, cuts a torn tail, and makes what is left durable.
-pub(super) fn recover(disk: &dyn Disk, dir: &Path) -> Result<Recovered, StorageError> {
+/// Reads the files in `dir` that have entries behind `covered`, cuts a torn tail, and makes what is left durable.
+pub(super) fn recover(disk: &dyn Disk, dir: &Path, covered: LogIndex) -> Result<Recovered, StorageError> {
     let firsts = list_segments(disk, dir)?;
     let (mark, durable) = SyncMark::open(disk, dir)?;
-    let mut found: Option<(SegmentHeader, EntryIndex)> = None;
-    let mut segments = Vec::new();
+    let mut origin: Option<SegmentHeader> = None;
+    let mut files: Vec<LogFile> = Vec::new();
     let mut tail = None;
-    for first in &firsts {
+    for (place, first) in firsts.iter().enumerate() {
         let mut reader = SegmentReader::open(disk, dir, *first)?;
         let header = reader.header()?;
-        let (_, index) = match &mut found {
-            None => {
-                if before(&header) != (Position::ZERO, Chain(header.range.0)) {
-                    return Err(reader.damaged(0, "the files before this one are missing"));
-                }
-                found.insert((header.clone(), EntryIndex::new(before(&header))))
-            }
-            Some(found) => found,
+        let origin = origin.get_or_insert_with(|| header.clone());
+        check_continues(&reader, &header, origin, files.last(), covered)?;
+        let next = firsts.get(place + 1);
+        let mut file = LogFile {
+            size: reader.size,
+            ..header.empty_file()
         };
-        if header.first != *first || before(&header) != index.last() {
-            return Err(reader.damaged(0, "the file does not continue the one before it"));
+        if next.is_some_and(|next| *next <= covered.next()) {
+            file.index = None;
+        } else if let Some(index) = &mut file.index {
+            file.size = reader.entries(index, |reader, torn| match next {
+                None => reader.cut(disk, dir, &torn, durable),
+                Some(_) => Err(reader.damaged(torn.at, torn.bad.why())),
+            })?;
         }
-        let is_last = firsts.last() == Some(first);
-        let size = reader.entries(index, |reader, torn| {
-            if is_last {
-                reader.cut(disk, dir, &torn, durable)
-            } else {
-                Err(reader.damaged(torn.at, torn.bad.why()))
-            }
-        })?;
-        segments.push(Segment { first: *first, size });
+        files.push(file);
         tail = Some(reader);
     }
-    let (Some((header, index)), Some(tail)) = (found, tail) else {
+    let (Some(header), Some(tail)) = (origin, tail) else {
         return Err(StorageError::NoRange { path: dir.to_owned() });
     };
-    check_mark(&segments, durable, &tail)?;
+    let files = LogFiles::new(files);
+    check_mark(&files, durable, &tail)?;
     // What was only in the system's cache counts from now on, so it has to be durable.
     tail.file.sync().map_err(|error| sync_failed(&tail.path, error))?;
     disk.sync_dir(dir).map_err(|error| sync_failed(dir, error))?;
     Ok(Recovered {
         name: header.name,
         id: header.range,
-        index,
-        segments,
+        files,
         tail: tail.file,
         mark,
     })
+}
+
+/// Whether a file continues the one before it; the first one has to start where a log starts, or at an entry that is in
+/// a checkpoint, or right behind those.
+fn check_continues(
+    reader: &SegmentReader,
+    header: &SegmentHeader,
+    origin: &SegmentHeader,
+    last: Option<&LogFile>,
+    covered: LogIndex,
+) -> Result<(), StorageError> {
+    let start = (Position::ZERO, Chain(header.range.0));
+    let continues = match last {
+        None if header.before() != start && header.before().0.index > covered => {
+            return Err(reader.damaged(0, "the files before this one are missing"));
+        }
+        None => true,
+        Some(last) => match &last.index {
+            Some(index) => index.last() == header.before(),
+            // Not read, so its last entry is not known: it is checked when it is read.
+            None => last.first < header.first,
+        },
+    };
+    if !continues || header.first != reader.first || header.range != origin.range {
+        return Err(reader.damaged(0, "the file does not continue the one before it"));
+    }
+    Ok(())
+}
+
+/// The index of the entries in a file of which none was cut or torn.
+pub(super) fn read_index(
+    disk: &dyn Disk,
+    dir: &Path,
+    first: LogIndex,
+    before: (Position, Chain),
+) -> Result<EntryIndex, StorageError> {
+    let mut reader = SegmentReader::open(disk, dir, first)?;
+    if reader.header()?.before() != before {
+        return Err(reader.damaged(0, "the file does not continue the one before it"));
+    }
+    let mut index = EntryIndex::new(before);
+    reader.entries(&mut index, |reader, torn| Err(reader.damaged(torn.at, torn.bad.why())))?;
+    Ok(index)
 }
 
 /// The first indexes of the files in `dir`, in order. Files that were never finished are removed.
@@ -112,19 +152,11 @@ fn list_segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<LogIndex>, StorageEr
     Ok(firsts)
 }
 
-fn before(header: &SegmentHeader) -> (Position, Chain) {
-    let index = LogIndex(header.first.0.saturating_sub(1));
-    (Position::new(header.epoch_before, index), header.chain_before)
-}
-
 /// Whether all that was synced is still there.
-fn check_mark(segments: &[Segment], durable: Option<DurableEnd>, tail: &SegmentReader) -> Result<(), StorageError> {
-    let last = segments.last().map(|segment| DurableEnd {
-        segment: segment.first,
-        size: segment.size,
-    });
-    match (last, durable) {
-        (Some(last), Some(durable)) if last < durable => {
+fn check_mark(files: &LogFiles, durable: Option<DurableEnd>, tail: &SegmentReader) -> Result<(), StorageError> {
+    let last = files.tail().end();
+    match durable {
+        Some(durable) if last < durable => {
             Err(tail.damaged(last.size, "entries that were synced behind this place are missing"))
         }
         _ => Ok(()),

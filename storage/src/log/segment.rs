@@ -1,8 +1,10 @@
 //! One file of the log: a header that says which range it belongs to and where it continues, then frames.
 
-use candor_proto::{Chain, Epoch, LogIndex, RangeId, RangeName};
+use candor_proto::{Chain, Epoch, LogIndex, Position, RangeId, RangeName};
 
+use super::files::LogFile;
 use super::frame::array;
+use super::index::EntryIndex;
 
 /// Size of the header at the start of each file, bytes.
 pub(super) const SEGMENT_HEADER_SIZE: usize = 144;
@@ -47,6 +49,22 @@ impl SegmentHeader {
         let crc = crc32fast::hash(&out[..CRC_AT]);
         out[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         out
+    }
+
+    /// Position and chain before the first entry.
+    pub(super) fn before(&self) -> (Position, Chain) {
+        let index = LogIndex(self.first.0.saturating_sub(1));
+        (Position::new(self.epoch_before, index), self.chain_before)
+    }
+
+    /// The file with this header and nothing else.
+    pub(super) fn empty_file(&self) -> LogFile {
+        LogFile {
+            first: self.first,
+            size: SEGMENT_HEADER_SIZE as u64,
+            before: self.before(),
+            index: Some(EntryIndex::new(self.before())),
+        }
     }
 
     /// # Errors

@@ -43,6 +43,7 @@ mod writer;
 
 pub use cache::{CacheFigures, SegmentCache};
 pub use column::SegmentColumn;
+pub(crate) use column::from_stored;
 pub use file::{DiskFiles, NewFile, ObjectFiles, SegmentFile, SegmentFiles, Waiter, Waiting};
 pub use info::{FileRef, RowOrder, SegmentInfo};
 pub use keys::fingerprint;
@@ -50,6 +51,7 @@ pub use part::{PartRead, PartRows, RowFilter, SegmentPart, SegmentView};
 pub use segment::{Segment, SegmentKey};
 pub use sketch::Sketch;
 pub use sort::RowSorter;
+pub(crate) use stats::array_size;
 pub use stats::{ColumnBounds, ColumnStatistics};
 pub use vector::DeletionVector;
 pub use writer::{GROUP_ROWS_MAX, SEGMENT_ROWS_MAX, SegmentSpec, SegmentWriter};

@@ -14,6 +14,7 @@ use arrow::error::ArrowError;
 
 use crate::batch::compacted;
 use crate::layout::LayoutColumn;
+use crate::segments::array_size;
 
 /// Blocks of fewer rows than one of these are merged as soon as together they hold as many. The last is the size from
 /// which on a block stays as it is.
@@ -85,9 +86,13 @@ impl Block {
     }
 }
 
-/// All blocks of a table, in the order of their rows.
+/// Neighbouring blocks of a table, in the order of their rows.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
+    /// The id of the first row.
+    first_row: u64,
+    /// Bytes of memory of all blocks, as they came.
+    size: usize,
     /// Blocks that stay as they are.
     sealed: Vec<Arc<Block>>,
     /// Blocks that are still merged; a few dozen. All have the same columns.
@@ -95,9 +100,23 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
+    /// Blocks for rows from the id `first_row` on.
+    pub(crate) fn starting_at(first_row: u64) -> Self {
+        Self {
+            first_row,
+            ..Self::default()
+        }
+    }
+
+    /// Bytes of memory they take, about.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
     /// Adds a block behind the last one.
     pub(crate) fn push(&mut self, block: Block) {
         assert_eq!(block.first_row, self.row_end(), "blocks come in order");
+        self.size += block.columns.iter().map(|column| array_size(column)).sum::<usize>();
         if self.tail.last().is_some_and(|last| last.ids != block.ids) {
             // The definition has changed: rows of the old one are not merged with rows of the new one.
             self.merge_tail(0);
@@ -128,7 +147,7 @@ impl Blocks {
     /// The id behind that of the last row.
     pub(crate) fn row_end(&self) -> u64 {
         let last = self.tail.last().or(self.sealed.last());
-        last.map_or(0, |block| block.row_ids().end)
+        last.map_or(self.first_row, |block| block.row_ids().end)
     }
 
     /// The block with this row.

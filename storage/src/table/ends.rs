@@ -49,33 +49,61 @@ impl EndChunk {
     }
 }
 
-/// The ends of all rows of a table.
+/// The ends of rows from some id on.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
+    /// Chunks before the first one here.
+    before: u64,
     chunks: Vec<Arc<EndChunk>>,
 }
 
 impl Ends {
+    /// The ends of rows from the id `first` on.
+    pub(crate) fn starting_at(first: u64) -> Self {
+        Self {
+            before: first / CHUNK_ROWS,
+            chunks: Vec::new(),
+        }
+    }
+
     /// Makes room for rows up to `rows`.
     pub(crate) fn grow_to(&mut self, rows: u64) {
-        self.chunks
-            .resize_with(rows.div_ceil(CHUNK_ROWS) as usize, Arc::default);
+        let chunks = rows.div_ceil(CHUNK_ROWS).saturating_sub(self.before);
+        self.chunks.resize_with(chunks as usize, Arc::default);
+    }
+
+    /// Rows that ended, and when.
+    pub(crate) fn ended(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.chunks.iter().zip(self.before..).flat_map(|(chunk, at)| {
+            let ends = chunk.ends(u64::MAX);
+            ends.map(move |(place, version)| (at * CHUNK_ROWS + place as u64, version))
+        })
+    }
+
+    fn chunk(&self, row: u64) -> &EndChunk {
+        &self.chunks[(row / CHUNK_ROWS - self.before) as usize]
+    }
+
+    /// Bytes of memory they take.
+    pub(crate) fn size(&self) -> usize {
+        let touched = self.chunks.iter().filter(|chunk| !chunk.is_untouched()).count();
+        self.chunks.len() * size_of::<EndChunk>() + touched * CHUNK_ROWS as usize * size_of::<u64>()
     }
 
     /// Whether the row had not ended at `version`.
     pub(crate) fn lives_at(&self, row: u64, version: u64) -> bool {
-        self.chunks[(row / CHUNK_ROWS) as usize].lives_at((row % CHUNK_ROWS) as usize, version)
+        self.chunk(row).lives_at((row % CHUNK_ROWS) as usize, version)
     }
 
     /// Ends a live row.
     pub(crate) fn end(&self, row: u64, version: u64) {
         debug_assert!(self.lives_at(row, u64::MAX), "a row ends once");
-        self.chunks[(row / CHUNK_ROWS) as usize].set((row % CHUNK_ROWS) as usize, version);
+        self.chunk(row).set((row % CHUNK_ROWS) as usize, version);
     }
 
     /// The chunks that hold these rows.
     pub(crate) fn covering(&self, rows: Range<u64>) -> Vec<Arc<EndChunk>> {
-        let chunks = (rows.start / CHUNK_ROWS) as usize..rows.end.div_ceil(CHUNK_ROWS) as usize;
-        self.chunks[chunks].to_vec()
+        let place = |chunk: u64| (chunk - self.before) as usize;
+        self.chunks[place(rows.start / CHUNK_ROWS)..place(rows.end.div_ceil(CHUNK_ROWS))].to_vec()
     }
 }

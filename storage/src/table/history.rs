@@ -6,8 +6,10 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 /// The state of a table after one transaction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Step {
     /// The version of that transaction.
     pub(crate) version: u64,
@@ -18,7 +20,7 @@ pub(crate) struct Step {
 }
 
 /// The steps of a table, oldest first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct History {
     steps: VecDeque<Step>,
     /// Ids of ended rows in the order they ended; the first of them is the `forgotten`th of all.
@@ -50,6 +52,19 @@ impl History {
         let from = before.ended.max(self.forgotten) - self.forgotten;
         let ended = self.ended.range(from as usize..(now.ended - self.forgotten) as usize);
         (before.rows..now.rows, ended.copied().collect())
+    }
+
+    /// Whether steps and ended rows, which were read from somewhere, fit together.
+    pub(crate) fn holds_together(&self) -> bool {
+        let grows = |(before, after): (&Step, &Step)| {
+            before.version < after.version && before.rows <= after.rows && before.ended <= after.ended
+        };
+        let newest = self.at(u64::MAX);
+        self.steps.iter().zip(self.steps.iter().skip(1)).all(grows)
+            && newest.ended <= newest.rows
+            && self.forgotten + self.ended.len() as u64 == newest.ended
+            && self.steps.front().is_none_or(|oldest| oldest.ended >= self.forgotten)
+            && self.ended.iter().all(|row| *row < newest.rows)
     }
 
     /// Adds a step: `begun` new rows, and these rows ended.

@@ -1,4 +1,4 @@
-//! The index of a primary or unique key: from the key's bytes to the rows that have, or had, it.
+//! The index of a primary or unique key over rows in memory: from the key's bytes to the rows that have, or had, it.
 //!
 //! Keys are encoded with `arrow-row`, so equal values are equal bytes. Each key stands once, however many versions of
 //! its row there are; the ids of the older ones are kept in order, so the row at a version is found by halving. The
@@ -9,6 +9,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type};
@@ -24,15 +25,25 @@ use crate::schema::CollectionDef;
 
 const SHARDS: usize = 32;
 
-/// The index of one key of a collection.
-pub(crate) struct KeyIndex {
+/// What a key takes beside its bytes, and what an older row of it takes, bytes, about: tables and lists grow by doubling.
+const SLOT_SIZE: usize = size_of::<Slot>() * 3 / 2 + 1;
+const OLDER_SIZE: usize = 16;
+
+/// One key of a collection.
+pub(crate) struct KeySpec {
     /// Ids of its columns.
     columns: Vec<u32>,
     types: Vec<DataType>,
     is_primary: bool,
     converter: RowConverter,
     hasher: RandomState,
+}
+
+/// The rows in memory by one key.
+pub(crate) struct KeyIndex {
+    hasher: RandomState,
     shards: [RwLock<Shard>; SHARDS],
+    size: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -57,6 +68,8 @@ pub(crate) struct Keys {
     hashes: Vec<u64>,
     /// Rows with a NULL in the key.
     incomplete: Vec<bool>,
+    /// The values.
+    columns: Vec<ArrayRef>,
 }
 
 impl Keys {
@@ -69,10 +82,15 @@ impl Keys {
         let complete = self.incomplete.is_empty() || !self.incomplete[row];
         complete.then(|| (self.hashes[row], self.rows.row(row).data()))
     }
+
+    /// The values, a column for each of the key.
+    pub(crate) fn columns(&self) -> &[ArrayRef] {
+        &self.columns
+    }
 }
 
-impl KeyIndex {
-    /// An empty index for the key of `def` on these columns. `None` if there are none.
+impl KeySpec {
+    /// The key of `def` on these columns. `None` if there are none.
     pub(crate) fn new(def: &CollectionDef, ordinals: &[u32]) -> Option<Self> {
         let types = ordinals.iter().map(|ordinal| def.columns[*ordinal as usize].ty.arrow());
         let types: Vec<DataType> = types.collect();
@@ -85,8 +103,21 @@ impl KeyIndex {
             columns,
             converter,
             hasher: RandomState::new(),
-            shards: Default::default(),
         })
+    }
+
+    /// Ids of its columns.
+    pub(crate) fn columns(&self) -> &[u32] {
+        &self.columns
+    }
+
+    /// An index in memory, empty.
+    pub(crate) fn index(&self) -> KeyIndex {
+        KeyIndex {
+            hasher: self.hasher.clone(),
+            shards: Default::default(),
+            size: AtomicUsize::new(0),
+        }
     }
 
     /// The Arrow types of its columns.
@@ -120,6 +151,7 @@ impl KeyIndex {
     /// # Errors
     /// A column of another type than the key's.
     pub(crate) fn encode(&self, columns: &[ArrayRef]) -> Result<Keys, ArrowError> {
+        let values = columns.to_vec();
         let columns: Vec<ArrayRef> = columns.iter().map(normalised).collect();
         let rows = self.converter.convert_columns(&columns)?;
         let hashes = rows.iter().map(|row| self.hasher.hash_one(row.data())).collect();
@@ -134,13 +166,15 @@ impl KeyIndex {
             rows,
             hashes,
             incomplete,
+            columns: values,
         })
     }
+}
 
-    /// The newest row that has or had the key.
-    pub(crate) fn newest(&self, hash: u64, key: &[u8]) -> Option<u64> {
-        let shard = self.shard(hash).read();
-        shard.find(hash, key).map(|slot| slot.newest)
+impl KeyIndex {
+    /// Bytes of memory it takes, about.
+    pub(crate) fn size(&self) -> usize {
+        self.size.load(Ordering::Relaxed)
     }
 
     /// The newest row with an id below `limit` that has or had the key.
@@ -166,6 +200,7 @@ impl KeyIndex {
                 debug_assert!(slot.newest < row, "ids grow");
                 slot.older.get_or_insert_default().push(slot.newest);
                 slot.newest = row;
+                self.size.fetch_add(OLDER_SIZE, Ordering::Relaxed);
             }
             Entry::Vacant(vacant) => {
                 vacant.insert(Slot {
@@ -175,6 +210,7 @@ impl KeyIndex {
                     size: key.len() as u32,
                 });
                 bytes.extend_from_slice(key);
+                self.size.fetch_add(SLOT_SIZE + key.len(), Ordering::Relaxed);
             }
         }
     }

@@ -2,15 +2,22 @@
 //!
 //! A row gets its id when it begins: its ordinal in the table, counted in the order of the log, so the same on every
 //! replica, and it keeps it for good. An update ends one row and begins another. The parts each have a module:
-//! [`block`] the values, [`ends`] when rows ended, [`history`] how many had begun and ended at each version, [`keys`]
-//! which rows have a key. [`stage`] decides whether a change fits, [`read`] is how others see it.
+//! [`block`] the values of rows in memory, [`ends`] when rows ended, [`keys`] which rows have a key, [`delta`] these
+//! three together; [`layers`] which rows stand in memory and which in segments, [`history`] how many had begun and ended
+//! at each version. [`stage`] decides whether a change fits, [`read`] and [`part`] are how others see it, [`freeze`]
+//! how rows move from memory to segments.
 //!
-//! Invariants: ids grow with versions; for each key and version at most one row is visible; a row ends once.
+//! Invariants: ids grow with versions; for each key and version at most one row is visible; a row ends once; which layer
+//! a row stands in changes no answer.
 
 pub(crate) mod block;
+pub(crate) mod delta;
 pub(crate) mod ends;
+pub(crate) mod freeze;
 pub(crate) mod history;
 pub(crate) mod keys;
+pub(crate) mod layers;
+mod part;
 mod read;
 mod stage;
 
@@ -20,13 +27,14 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use crate::schema::CollectionDef;
-use block::{BLOCK_ROWS_MAX, Block, Blocks};
-use ends::Ends;
+use delta::Delta;
 use history::{History, Step};
-use keys::KeyIndex;
+use keys::KeySpec;
+use layers::{Layers, MainSegment};
 
-pub use read::{BlockSnapshot, RowChanges, TableSnapshot};
-pub(crate) use stage::{StagedChange, stage};
+pub use part::{TablePart, TableStatistics};
+pub use read::{RowChanges, TableSnapshot};
+pub(crate) use stage::{StagedChange, Unfit, stage};
 
 /// The place of a row in its table: given when it begins, and kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,92 +49,79 @@ impl fmt::Display for RowId {
 /// All rows of one collection.
 pub(crate) struct Table {
     /// The primary key, if there is one, then the unique keys.
-    keys: Vec<KeyIndex>,
+    keys: Vec<KeySpec>,
     has_primary: bool,
-    inner: RwLock<Inner>,
-}
-
-#[derive(Default)]
-struct Inner {
-    rows: u64,
-    blocks: Blocks,
-    ends: Ends,
-    history: History,
+    layers: RwLock<Arc<Layers>>,
+    history: RwLock<History>,
 }
 
 impl Table {
+    /// An empty table.
     pub(crate) fn new(def: &CollectionDef) -> Self {
-        let primary = KeyIndex::new(def, &def.key);
-        let unique = def.unique.iter().filter_map(|key| KeyIndex::new(def, key));
+        Self::restored(def, Vec::new(), History::default())
+    }
+
+    /// A table whose rows all stand in segments.
+    pub(crate) fn restored(def: &CollectionDef, main: Vec<Arc<MainSegment>>, history: History) -> Self {
+        let primary = KeySpec::new(def, &def.key);
+        let unique = def.unique.iter().filter_map(|key| KeySpec::new(def, key));
+        let has_primary = primary.is_some();
+        let keys: Vec<KeySpec> = primary.into_iter().chain(unique).collect();
+        let delta = Delta::new(history.at(u64::MAX).rows, &keys);
         Self {
-            has_primary: primary.is_some(),
-            keys: primary.into_iter().chain(unique).collect(),
-            inner: RwLock::default(),
+            has_primary,
+            keys,
+            layers: RwLock::new(Arc::new(Layers {
+                main,
+                deltas: vec![delta],
+            })),
+            history: RwLock::new(history),
         }
     }
 
-    fn primary(&self) -> Option<&KeyIndex> {
+    fn primary(&self) -> Option<&KeySpec> {
         self.keys.first().filter(|_| self.has_primary)
     }
 
     fn at(&self, version: u64) -> Step {
-        self.inner.read().history.at(version)
+        self.history.read().at(version)
     }
 
-    /// Whether the row has not ended.
-    fn lives(&self, row: u64) -> bool {
-        self.inner.read().ends.lives_at(row, u64::MAX)
+    /// Where its rows stand now.
+    pub(crate) fn layers(&self) -> Arc<Layers> {
+        Arc::clone(&self.layers.read())
     }
 
     /// Takes a change in that was found to fit, as `version`, which cannot be read yet.
     ///
     /// Readers meet the pieces as they come, and pass over them: they look at rows that had begun at their version, and
-    /// at ends up to it. So the lock is only held for one piece at a time.
-    pub(crate) fn commit(&self, version: u64, change: StagedChange) {
-        let before = self.inner.read();
-        for row in &change.ended {
-            before.ends.end(*row, version);
-        }
-        let mut next = before.rows;
-        drop(before);
+    /// at ends up to it.
+    pub(crate) fn commit(&self, version: u64, change: &StagedChange) {
         let begun = change.begun_count();
-        let ids = change.column_ids;
-        for batch in change.begun {
-            for (index, keys) in self.keys.iter().zip(&batch.keys) {
-                for row in 0..keys.len() {
-                    if let Some((hash, key)) = keys.key(row) {
-                        index.insert(hash, key, next + row as u64);
-                    }
-                }
-            }
-            for at in (0..batch.rows).step_by(BLOCK_ROWS_MAX) {
-                let rows = BLOCK_ROWS_MAX.min(batch.rows - at);
-                let columns = batch.columns.iter().map(|column| column.slice(at, rows)).collect();
-                let block = Block::new(next, rows, Arc::clone(&ids), columns);
-                next += rows as u64;
-                let mut inner = self.inner.write();
-                inner.ends.grow_to(next);
-                inner.blocks.push(block);
-            }
+        for ended in &change.ended {
+            ended.place.end(version);
         }
-        let mut inner = self.inner.write();
-        inner.rows = next;
-        inner.history.push(version, begun, &change.ended);
-        inner.check_invariants();
+        let layers = self.layers();
+        for batch in &change.begun {
+            layers.active().push(batch, &change.column_ids);
+        }
+        let ended: Vec<u64> = change.ended.iter().map(|ended| ended.row).collect();
+        let mut history = self.history.write();
+        history.push(version, begun, &ended);
+        let newest = history.at(u64::MAX);
+        assert!(newest.ended <= newest.rows, "only rows that began have ended");
+        assert_eq!(layers.active().row_end(), newest.rows, "the history counts every row");
     }
 
     /// Forgets what no version from `horizon` on needs.
     pub(crate) fn forget_before(&self, horizon: u64) {
-        self.inner.write().history.forget_before(horizon);
+        self.history.write().forget_before(horizon);
     }
-}
 
-impl Inner {
-    /// Ids, blocks and history agree on how many rows there are.
-    fn check_invariants(&self) {
-        let newest = self.history.at(u64::MAX);
-        assert_eq!(newest.rows, self.rows, "the history counts every row");
-        assert!(newest.ended <= newest.rows, "only rows that began have ended");
-        assert_eq!(self.blocks.row_end(), self.rows, "every row stands in a block");
+    /// Rows in memory, and the bytes they take, about.
+    pub(crate) fn delta_size(&self) -> (u64, usize) {
+        let layers = self.layers();
+        let rows = layers.active().row_end() - layers.first_in_memory();
+        (rows, layers.deltas.iter().map(|delta| delta.size()).sum())
     }
 }

@@ -1,24 +1,29 @@
 //! A table as it was at one version.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
-use arrow::buffer::BooleanBuffer;
-use arrow::compute::{filter_record_batch, interleave};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::compute::interleave;
+use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatchOptions;
 
 use super::block::Block;
-use super::ends::{CHUNK_ROWS, EndChunk};
+use super::delta::Delta;
 use super::history::Step;
+use super::layers::{Layers, Place, Seen};
+use super::part::{BlockPart, TablePart, TableStatistics};
 use super::{RowId, Table};
 use crate::error::ReadError;
-use crate::layout::Layout;
-use crate::schema::{CollectionDef, ROW_ID_COLUMN};
+use crate::layout::{Layout, LayoutColumn};
+use crate::readers::Reader;
+use crate::schema::CollectionDef;
+use crate::segments::{SegmentPart, SegmentView, from_stored};
 
-/// A table as it was at one version. Holds no copy and no lock: it stays readable, and the same, whatever is applied.
+/// A table as it was at one version. Holds no copy and no lock: it stays readable, and the same, whatever is applied and
+/// whatever moves to disk.
 #[derive(Clone)]
 pub struct TableSnapshot {
     table: Arc<Table>,
@@ -26,6 +31,8 @@ pub struct TableSnapshot {
     layout: Arc<Layout>,
     version: u64,
     step: Step,
+    /// Keeps what this version shows.
+    _reader: Arc<Reader>,
 }
 
 /// Rows that one version ended and began.
@@ -37,18 +44,13 @@ pub struct RowChanges {
     pub begun: Range<u64>,
 }
 
-/// Some rows of a [`TableSnapshot`] that stand together.
-pub struct BlockSnapshot {
-    block: Arc<Block>,
-    /// How many of the block's rows had begun.
-    rows: usize,
-    ends: Vec<Arc<EndChunk>>,
-    layout: Arc<Layout>,
-    version: u64,
-}
-
 impl TableSnapshot {
-    pub(crate) fn new(table: Arc<Table>, def: Arc<CollectionDef>, layout: Arc<Layout>, version: u64) -> Self {
+    pub(crate) fn new(
+        table: Arc<Table>,
+        (def, layout): (Arc<CollectionDef>, Arc<Layout>),
+        version: u64,
+        reader: Arc<Reader>,
+    ) -> Self {
         let step = table.at(version);
         Self {
             table,
@@ -56,6 +58,7 @@ impl TableSnapshot {
             layout,
             version,
             step,
+            _reader: reader,
         }
     }
 
@@ -74,50 +77,79 @@ impl TableSnapshot {
         (self.step.rows - self.step.ended) as usize
     }
 
-    /// All rows in blocks of some thousand, in the order of their ids. Rows that are not visible may stand between.
-    pub fn blocks(&self) -> Vec<BlockSnapshot> {
+    /// All rows: row groups of segments, then blocks of some thousand rows in memory, in the order of their ids. Rows
+    /// that are not visible may stand between.
+    pub fn parts(&self) -> Vec<TablePart> {
+        let layers = self.table.layers();
+        let mut parts = Vec::new();
+        for main in &layers.main {
+            if main.segment.info().row_ids.0 >= self.step.rows {
+                continue;
+            }
+            let view = Arc::new(SegmentView {
+                columns: Arc::clone(&self.layout.stored),
+                schema: Arc::clone(&self.layout.schema),
+                deleted: Arc::clone(&main.ends),
+                version: self.version,
+                row_limit: self.step.rows,
+            });
+            parts.extend(SegmentPart::all(&main.segment, &view).into_iter().map(TablePart::main));
+        }
+        for delta in &layers.deltas {
+            self.blocks(delta, &mut parts);
+        }
+        parts
+    }
+
+    fn blocks(&self, delta: &Delta, parts: &mut Vec<TablePart>) {
         let limit = self.step.rows;
-        let scattered = self.table.inner.read().blocks.is_scattered();
+        let scattered = delta.inner.read().blocks.is_scattered();
         let blocks = if scattered {
-            self.table.inner.write().blocks.for_scan(limit)
+            delta.inner.write().blocks.for_scan(limit)
         } else {
-            self.table.inner.read().blocks.below(limit)
+            delta.inner.read().blocks.below(limit)
         };
-        let inner = self.table.inner.read();
-        let snapshot = |block: Arc<Block>| BlockSnapshot {
+        let inner = delta.inner.read();
+        let part = |block: Arc<Block>| BlockPart {
             rows: block.rows.min((limit - block.first_row) as usize),
             ends: inner.ends.covering(block.row_ids()),
             layout: Arc::clone(&self.layout),
             version: self.version,
             block,
         };
-        blocks.into_iter().map(snapshot).collect()
+        parts.extend(blocks.into_iter().map(part).map(TablePart::memory));
+    }
+
+    /// What is known of the rows without reading them.
+    pub fn statistics(&self) -> TableStatistics {
+        let layers = self.table.layers();
+        let column = |column: &LayoutColumn| {
+            let mut parts = layers.main.iter().map(|main| main.segment.info().column(column.id));
+            let mut all = parts.next()??.clone();
+            for part in parts {
+                all.merge(part?);
+            }
+            Some(all)
+        };
+        let in_memory = layers.active().row_end() > layers.first_in_memory();
+        TableStatistics {
+            rows: self.row_count(),
+            columns: if in_memory {
+                None
+            } else {
+                self.layout.columns.iter().map(column).collect()
+            },
+        }
     }
 
     /// The visible row with each of the primary keys in `keys` (its columns, in the key's order, by place).
     ///
     /// # Errors
-    /// The collection has no primary key, or the columns are not of its types.
+    /// The collection has no primary key, or the columns are not of its types; a segment cannot be read.
     pub fn find(&self, keys: &RecordBatch) -> Result<Vec<Option<RowId>>, ReadError> {
-        let shape = |why: String| ReadError::KeyShape {
-            collection: self.def.id,
-            why,
-        };
-        let index = self
-            .table
-            .primary()
-            .ok_or_else(|| shape("it has no primary key".into()))?;
-        if !index.types().iter().eq(keys.columns().iter().map(Array::data_type)) {
-            return Err(shape("the columns are of other types".into()));
-        }
-        let keys = index.encode(keys.columns()).map_err(|error| shape(error.to_string()))?;
-        let inner = self.table.inner.read();
-        let find = |row| {
-            let (hash, key) = keys.key(row)?;
-            let found = index.newest_below(self.step.rows, hash, key)?;
-            inner.ends.lives_at(found, self.version).then_some(RowId(found))
-        };
-        Ok((0..keys.len()).map(find).collect())
+        let places = self.places_of(&self.table.layers(), keys)?;
+        let id = |place: Option<Place>| Ok(place.map(|place| place.row_id()).transpose()?.map(RowId));
+        places.into_iter().map(id).collect()
     }
 
     /// The visible rows with the primary keys in `keys`, in the order of the keys; keys that no row has are left out.
@@ -125,49 +157,62 @@ impl TableSnapshot {
     /// # Errors
     /// As [`TableSnapshot::find`] and [`TableSnapshot::rows`].
     pub fn get(&self, keys: &RecordBatch, projection: Option<&[usize]>) -> Result<RecordBatch, ReadError> {
-        let found: Vec<RowId> = self.find(keys)?.into_iter().flatten().collect();
-        self.rows(&found, projection)
+        let ordinals = self.ordinals(projection)?;
+        let places = self.places_of(&self.table.layers(), keys)?;
+        let found: Vec<Place> = places.into_iter().flatten().collect();
+        self.gather(&found, &ordinals)
     }
 
     /// The rows of these ids, in their order. A row is given whether it has ended or not, so that what a version ended
     /// can be looked at; it must have begun at or before this version.
     ///
     /// # Errors
-    /// An id that no row has yet; a column that is not there.
+    /// An id that no row has yet; a row that ended before the horizon may be gone, too. A column that is not there; a
+    /// segment that cannot be read.
     pub fn rows(&self, rows: &[RowId], projection: Option<&[usize]>) -> Result<RecordBatch, ReadError> {
         let ordinals = self.ordinals(projection)?;
-        let (blocks, places) = self.places(rows)?;
-        let gather = |ordinal: &usize| -> Result<ArrayRef, ArrowError> {
-            let column = &self.layout.columns[*ordinal];
-            if let [(block, row)] = places[..] {
-                return Ok(blocks[block].column(column).slice(row, 1));
-            }
-            if places.is_empty() {
-                return Ok(arrow::array::new_empty_array(&column.ty));
-            }
-            let columns: Vec<ArrayRef> = blocks.iter().map(|block| block.column(column)).collect();
-            let columns: Vec<&dyn Array> = columns.iter().map(AsRef::as_ref).collect();
-            interleave(&columns, &places)
+        let layers = self.table.layers();
+        let place = |row: &RowId| {
+            let place = if row.0 < self.step.rows {
+                layers.by_id(row.0)?
+            } else {
+                None
+            };
+            place.ok_or(ReadError::NoRow(row.0))
         };
-        let columns = ordinals.iter().map(gather).collect::<Result<Vec<_>, _>>();
-        let schema = match projection {
-            None => Ok(self.schema()),
-            Some(ordinals) => self.layout.schema.project(ordinals).map(Arc::new),
-        };
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-        columns
-            .and_then(|columns| RecordBatch::try_new_with_options(schema?, columns, &options))
-            .map_err(|error| ReadError::Arrow(error.to_string()))
+        let places = rows.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+        self.gather(&places, &ordinals)
     }
 
     /// The rows that exactly this version ended and began, for whoever keeps something up to date with the table. Known
     /// for versions above the horizon.
     pub fn changes(&self) -> RowChanges {
-        let (begun, ended) = self.table.inner.read().history.changes(self.version);
+        let (begun, ended) = self.table.history.read().changes(self.version);
         RowChanges {
             ended: ended.into_iter().map(RowId).collect(),
             begun,
         }
+    }
+
+    fn places_of(&self, layers: &Layers, keys: &RecordBatch) -> Result<Vec<Option<Place>>, ReadError> {
+        let shape = |why: String| ReadError::KeyShape {
+            collection: self.def.id,
+            why,
+        };
+        let spec = self
+            .table
+            .primary()
+            .ok_or_else(|| shape("it has no primary key".into()))?;
+        if !spec.types().iter().eq(keys.columns().iter().map(Array::data_type)) {
+            return Err(shape("the columns are of other types".into()));
+        }
+        let keys = spec.encode(keys.columns()).map_err(|error| shape(error.to_string()))?;
+        let seen = Seen {
+            row_limit: self.step.rows,
+            version: self.version,
+        };
+        let find = |row| Ok(layers.by_key((0, spec), &keys, row, seen)?);
+        (0..keys.len()).map(find).collect()
     }
 
     fn ordinals(&self, projection: Option<&[usize]>) -> Result<Vec<usize>, ReadError> {
@@ -179,80 +224,74 @@ impl TableSnapshot {
         }
     }
 
-    /// The blocks that hold these rows, and for each row which of them, and where in it.
-    #[allow(clippy::type_complexity)]
-    fn places(&self, rows: &[RowId]) -> Result<(Vec<Arc<Block>>, Vec<(usize, usize)>), ReadError> {
-        let inner = self.table.inner.read();
-        let mut blocks: Vec<Arc<Block>> = Vec::new();
-        let mut places = Vec::with_capacity(rows.len());
-        let mut by_first_row = std::collections::HashMap::new();
-        for row in rows {
-            let block = inner.blocks.find(row.0).filter(|_| row.0 < self.step.rows);
-            let block = block.ok_or(ReadError::NoRow(row.0))?;
-            let place = *by_first_row.entry(block.first_row).or_insert_with(|| {
-                blocks.push(Arc::clone(block));
-                blocks.len() - 1
-            });
-            places.push((place, (row.0 - block.first_row) as usize));
-        }
-        Ok((blocks, places))
+    fn gather(&self, places: &[Place], ordinals: &[usize]) -> Result<RecordBatch, ReadError> {
+        let blocks = places.iter().map(block_of).collect::<Result<Vec<_>, _>>()?;
+        let column = |ordinal: &usize| gather_column(places, &blocks, &self.layout.columns[*ordinal]);
+        let columns = ordinals.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+        let schema = if ordinals.iter().copied().eq(0..self.layout.columns.len()) {
+            Ok(self.schema())
+        } else {
+            self.layout.schema.project(ordinals).map(Arc::new)
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(places.len()));
+        schema
+            .and_then(|schema| RecordBatch::try_new_with_options(schema, columns, &options))
+            .map_err(|error| arrow_error(&error))
     }
 }
 
-impl BlockSnapshot {
-    /// How many rows it holds, visible or not: at least as many as [`BlockSnapshot::read`] gives.
-    pub fn len(&self) -> usize {
-        self.rows
+/// The block of a row that stands in memory.
+fn block_of(place: &Place) -> Result<Option<Arc<Block>>, ReadError> {
+    match place {
+        Place::Main(..) => Ok(None),
+        Place::Delta(delta, row) => {
+            let inner = delta.inner.read();
+            let block = inner.blocks.find(*row).ok_or(ReadError::NoRow(*row))?;
+            Ok(Some(Arc::clone(block)))
+        }
     }
+}
 
-    /// Whether it holds no row.
-    pub fn is_empty(&self) -> bool {
-        self.rows == 0
+/// The values of a column in rows that stand anywhere. Each array is looked at once, however many rows stand in it.
+fn gather_column(
+    places: &[Place],
+    blocks: &[Option<Arc<Block>>],
+    column: &LayoutColumn,
+) -> Result<ArrayRef, ReadError> {
+    let mut arrays: Vec<ArrayRef> = Vec::new();
+    let mut by_block = HashMap::new();
+    let mut rows = Vec::with_capacity(places.len());
+    for (place, block) in places.iter().zip(blocks) {
+        match (place, block) {
+            (Place::Delta(_, row), Some(block)) => {
+                let array = *by_block.entry(block.first_row).or_insert_with(|| {
+                    arrays.push(block.column(column));
+                    arrays.len() - 1
+                });
+                rows.push((array, (*row - block.first_row) as usize));
+            }
+            (Place::Main(main, ordinal), _) => {
+                rows.push((arrays.len(), 0));
+                arrays.push(match main.segment.value(column.id, *ordinal)? {
+                    None => column.absent(1),
+                    Some((array, at)) => {
+                        from_stored(&array.slice(at, 1), &column.ty).map_err(|error| arrow_error(&error))?
+                    }
+                });
+            }
+            (Place::Delta(_, row), None) => return Err(ReadError::NoRow(*row)),
+        }
     }
+    match rows[..] {
+        [] => Ok(arrow::array::new_empty_array(&column.ty)),
+        [(array, at)] => Ok(arrays[array].slice(at, 1)),
+        _ => {
+            let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+            interleave(&arrays, &rows).map_err(|error| arrow_error(&error))
+        }
+    }
+}
 
-    /// Its visible rows: the columns of `projection` (all if `None`), and behind them the row ids, as the column
-    /// [`ROW_ID_COLUMN`], if asked for. `None` if no row is visible. A block that is wholly visible costs no copy.
-    ///
-    /// # Panics
-    /// If `projection` names a column that is not there.
-    pub fn read(&self, projection: Option<&[usize]>, with_row_id: bool) -> Option<RecordBatch> {
-        let visible = self.visible();
-        if visible.as_ref().is_some_and(|mask| mask.count_set_bits() == 0) || self.rows == 0 {
-            return None;
-        }
-        let ordinals = projection.map_or_else(|| (0..self.layout.columns.len()).collect(), <[usize]>::to_vec);
-        let mut fields = Vec::with_capacity(ordinals.len() + 1);
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(ordinals.len() + 1);
-        for ordinal in ordinals {
-            columns.push(self.block.column(&self.layout.columns[ordinal]).slice(0, self.rows));
-            fields.push(Arc::clone(&self.layout.schema.fields()[ordinal]));
-        }
-        if with_row_id {
-            let first = self.block.first_row;
-            columns.push(Arc::new(UInt64Array::from_iter_values(first..first + self.rows as u64)));
-            fields.push(Arc::new(Field::new(ROW_ID_COLUMN, DataType::UInt64, false)));
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
-        let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
-            .expect("columns were checked against the schema when they were written");
-        Some(match visible {
-            None => batch,
-            Some(mask) => filter_record_batch(&batch, &mask.into()).expect("the mask is as long as the batch"),
-        })
-    }
-
-    /// Which rows are visible; `None` if all are.
-    fn visible(&self) -> Option<BooleanBuffer> {
-        if self.ends.iter().all(|chunk| chunk.is_untouched()) {
-            return None;
-        }
-        let first = self.block.first_row;
-        let first_chunk = first / CHUNK_ROWS;
-        let mask = BooleanBuffer::collect_bool(self.rows, |place| {
-            let row = first + place as u64;
-            let chunk = &self.ends[(row / CHUNK_ROWS - first_chunk) as usize];
-            chunk.lives_at((row % CHUNK_ROWS) as usize, self.version)
-        });
-        (mask.count_set_bits() < self.rows).then_some(mask)
-    }
+fn arrow_error(error: &ArrowError) -> ReadError {
+    ReadError::Arrow(error.to_string())
 }

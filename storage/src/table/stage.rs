@@ -9,19 +9,47 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, UInt64Type};
 
 use super::Table;
-use super::keys::{KeyIndex, Keys, key_text};
-use crate::error::ApplyRefusal;
+use super::keys::{KeySpec, Keys, key_text};
+use super::layers::{Layers, Place, Seen};
+use crate::error::{ApplyRefusal, StorageError};
 use crate::layout::Layout;
 use crate::record::TableChange;
 use crate::schema::{CollectionDef, ROW_ID_COLUMN};
 
 /// A change that fits.
 pub(crate) struct StagedChange {
-    /// Ids of the rows that end, ascending.
-    pub(crate) ended: Vec<u64>,
+    /// The rows that end, by id.
+    pub(crate) ended: Vec<Ended>,
     pub(crate) begun: Vec<StagedBatch>,
     /// Ids of the columns of the rows that begin.
     pub(crate) column_ids: Arc<[u32]>,
+}
+
+/// A row that ends.
+pub(crate) struct Ended {
+    pub(crate) row: u64,
+    pub(crate) place: Place,
+}
+
+/// Why a change does not take effect.
+#[derive(Debug)]
+pub(crate) enum Unfit {
+    /// It does not fit, and does not on any replica.
+    Refused(ApplyRefusal),
+    /// Whether it fits cannot be told here, because rows cannot be read.
+    Unreadable(StorageError),
+}
+
+impl From<ApplyRefusal> for Unfit {
+    fn from(refusal: ApplyRefusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<StorageError> for Unfit {
+    fn from(error: StorageError) -> Self {
+        Self::Unreadable(error)
+    }
 }
 
 /// Rows that begin.
@@ -43,21 +71,27 @@ impl StagedChange {
     }
 }
 
-/// Whether all `changes`, made at the version `snapshot`, fit the table whose definition is `def`.
+/// Whether all `changes`, made at the version `snapshot`, fit the table whose definition is `def`. No `snapshot` means
+/// that it is older than the horizon: which rows had begun by then is not known any more, so none can be ended.
 pub(crate) fn stage(
     table: &Table,
     (def, layout): (&CollectionDef, &Layout),
-    snapshot: u64,
+    snapshot: Option<u64>,
     changes: &[TableChange],
-) -> Result<StagedChange, ApplyRefusal> {
-    let stage = Stage { table, def, layout };
+) -> Result<StagedChange, Unfit> {
+    let stage = Stage {
+        table,
+        def,
+        layout,
+        layers: table.layers(),
+    };
     let mut ended = Vec::new();
     for batch in changes.iter().filter_map(|change| change.ended.as_ref()) {
         stage.end(batch, snapshot, &mut ended)?;
     }
-    ended.sort_unstable();
-    if ended.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(stage.conflict());
+    ended.sort_unstable_by_key(|ended: &Ended| ended.row);
+    if ended.windows(2).any(|pair| pair[0].row == pair[1].row) {
+        return Err(stage.conflict().into());
     }
     let begun = changes
         .iter()
@@ -80,37 +114,35 @@ struct Stage<'a> {
     table: &'a Table,
     def: &'a CollectionDef,
     layout: &'a Layout,
+    layers: Arc<Layers>,
 }
 
 impl Stage<'_> {
     /// Finds the rows that end: each must be live, and must have begun at or before the snapshot.
-    fn end(&self, batch: &RecordBatch, snapshot: u64, ended: &mut Vec<u64>) -> Result<(), ApplyRefusal> {
-        let known = self.table.at(snapshot).rows;
-        let mut take = |row: u64| {
-            if row >= known || !self.table.lives(row) {
-                return Err(self.conflict());
+    fn end(&self, batch: &RecordBatch, snapshot: Option<u64>, ended: &mut Vec<Ended>) -> Result<(), Unfit> {
+        let known = snapshot.map_or(0, |snapshot| self.table.at(snapshot).rows);
+        let mut take = |place: Option<Place>| -> Result<(), Unfit> {
+            let place = place
+                .filter(|place| place.lives_at(u64::MAX))
+                .ok_or_else(|| self.conflict())?;
+            let row = place.row_id()?;
+            if row >= known {
+                return Err(self.conflict().into());
             }
-            ended.push(row);
+            ended.push(Ended { row, place });
             Ok(())
         };
-        let Some(index) = self.table.primary() else {
+        let Some(spec) = self.table.primary() else {
             let rows = self.named(batch, ROW_ID_COLUMN, &DataType::UInt64)?;
-            return rows
-                .as_primitive::<UInt64Type>()
-                .values()
-                .iter()
-                .try_for_each(|row| take(*row));
+            let rows = rows.as_primitive::<UInt64Type>().values();
+            return rows.iter().try_for_each(|row| take(self.layers.by_id(*row)?));
         };
-        let columns = index.ordinals(self.layout).into_iter().map(|ordinal| {
+        let columns = spec.ordinals(self.layout).into_iter().map(|ordinal| {
             let name = &self.def.columns[ordinal].name;
             self.named(batch, name, &self.layout.columns[ordinal].ty)
         });
-        let keys = encode(index, &columns.collect::<Result<Vec<_>, _>>()?)?;
-        for row in 0..keys.len() {
-            let found = keys.key(row).and_then(|(hash, key)| index.newest(hash, key));
-            take(found.ok_or_else(|| self.conflict())?)?;
-        }
-        Ok(())
+        let keys = encode(spec, &columns.collect::<Result<Vec<_>, _>>()?)?;
+        (0..keys.len()).try_for_each(|row| take(self.layers.by_key((0, spec), &keys, row, Seen::NOW)?))
     }
 
     /// Brings the columns of a batch into the order of the definition, and encodes its keys.
@@ -161,28 +193,34 @@ impl Stage<'_> {
     }
 
     /// Whether no key of the rows that begin is that of a row that stays live, or of another of them.
-    fn check_key(&self, place: usize, begun: &[StagedBatch], ended: &[u64]) -> Result<(), ApplyRefusal> {
-        let index = &self.table.keys[place];
+    fn check_key(&self, number: usize, begun: &[StagedBatch], ended: &[Ended]) -> Result<(), Unfit> {
+        let spec = &self.table.keys[number];
         let several = begun.iter().map(|batch| batch.rows).sum::<usize>() > 1;
         let mut seen = HashSet::new();
         for batch in begun {
-            let keys = &batch.keys[place];
+            let keys = &batch.keys[number];
             for row in 0..keys.len() {
-                let Some((hash, key)) = keys.key(row) else { continue };
-                let stays = |row: u64| self.table.lives(row) && ended.binary_search(&row).is_err();
-                if index.newest(hash, key).is_some_and(stays) || (several && !seen.insert(key)) {
-                    return Err(ApplyRefusal::Unique {
+                let Some((_, key)) = keys.key(row) else { continue };
+                let is_taken = match self.layers.by_key((number, spec), keys, row, Seen::NOW)? {
+                    None => false,
+                    Some(place) => {
+                        let row = place.row_id()?;
+                        ended.binary_search_by_key(&row, |ended| ended.row).is_err()
+                    }
+                };
+                if is_taken || (several && !seen.insert(key)) {
+                    return Err(Unfit::Refused(ApplyRefusal::Unique {
                         collection: self.def.name.clone(),
-                        constraint: index.constraint(self.layout),
-                        key: key_text(&self.key_columns(index, &batch.columns), row),
-                    });
+                        constraint: spec.constraint(self.layout),
+                        key: key_text(&self.key_columns(spec, &batch.columns), row),
+                    }));
                 }
             }
         }
         Ok(())
     }
 
-    fn key_columns(&self, index: &KeyIndex, columns: &[ArrayRef]) -> Vec<ArrayRef> {
+    fn key_columns(&self, index: &KeySpec, columns: &[ArrayRef]) -> Vec<ArrayRef> {
         let ordinals = index.ordinals(self.layout).into_iter();
         ordinals.map(|ordinal| Arc::clone(&columns[ordinal])).collect()
     }
@@ -204,7 +242,7 @@ impl Stage<'_> {
     }
 }
 
-fn encode(index: &KeyIndex, columns: &[ArrayRef]) -> Result<Keys, ApplyRefusal> {
+fn encode(index: &KeySpec, columns: &[ArrayRef]) -> Result<Keys, ApplyRefusal> {
     index.encode(columns).map_err(|error| schema(error.to_string()))
 }
 

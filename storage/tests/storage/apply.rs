@@ -277,11 +277,7 @@ fn grown_columns_are_null_before_and_unknown_to_older_versions() {
     let rows = table.get(&keys(&[2, 1]), Some(&[0, 3])).expect("reads");
     assert_eq!(rows.num_rows(), 2);
     assert!(rows.column(1).is_valid(0) && rows.column(1).is_null(1));
-    let scanned: Vec<_> = table
-        .blocks()
-        .iter()
-        .filter_map(|block| block.read(None, false))
-        .collect();
+    let scanned = scan(&table, &[0, 1, 2, 3], false);
     assert!(scanned.iter().all(|batch| batch.num_columns() == 4));
     assert_eq!(scanned.iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
     assert_eq!(at(&store, 3).table(PEOPLE).expect("there").schema().fields().len(), 3);

@@ -123,7 +123,7 @@ fn a_copy_finds_back_to_the_history_it_shares() {
     leader.append(Epoch(4), &[record(b"kept")]).expect("appends");
     let mut asked = copy.last();
     let agreed = loop {
-        match leader.agreement(asked.0, asked.1) {
+        match leader.agreement(asked.0, asked.1).expect("reads") {
             Agreement::Fits => break asked.0,
             Agreement::Behind { newest } => {
                 assert!(newest.index < asked.0.index, "each answer lies further back");
@@ -140,11 +140,17 @@ fn a_copy_finds_back_to_the_history_it_shares() {
         .expect("reads");
     copy.append_collected(&missing).expect("continues");
     assert_eq!(copy.last(), leader.last());
-    assert_eq!(leader.agreement(Position::ZERO, Chain(ID.0)), Agreement::Fits);
-    assert_eq!(leader.agreement(Position::ZERO, Chain(5)), Agreement::Foreign);
+    assert_eq!(
+        leader.agreement(Position::ZERO, Chain(ID.0)).expect("reads"),
+        Agreement::Fits
+    );
+    assert_eq!(
+        leader.agreement(Position::ZERO, Chain(5)).expect("reads"),
+        Agreement::Foreign
+    );
     let ahead = Position::new(Epoch(4), LogIndex(99));
     assert_eq!(
-        leader.agreement(ahead, Chain(5)),
+        leader.agreement(ahead, Chain(5)).expect("reads"),
         Agreement::Behind {
             newest: leader.last().0
         }

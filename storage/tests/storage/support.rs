@@ -9,8 +9,8 @@ use bytes::Bytes;
 use candor_proto::{Epoch, LogIndex, NodeName, RangeId, RangeName};
 use candor_storage::disk::CrashDisk;
 use candor_storage::{
-    CollectionDef, CollectionId, ColumnDef, ColumnType, Outcome, RangeStore, Record, SchemaChange, Snapshot,
-    StorageError, StoreOptions, TableChange, Transaction,
+    CollectionDef, CollectionId, ColumnDef, ColumnType, Outcome, PartRead, RangeStore, Record, SchemaChange, Snapshot,
+    StorageError, StoreOptions, TableChange, TableSnapshot, Transaction,
 };
 
 pub(crate) const ID: RangeId = RangeId(0xfeed_0000_0000_0001);
@@ -28,6 +28,7 @@ pub(crate) fn options(disk: &CrashDisk, segment_size: u64) -> StoreOptions {
     StoreOptions {
         disk: Arc::new(disk.clone()),
         segment_size,
+        ..StoreOptions::default()
     }
 }
 
@@ -177,17 +178,26 @@ pub(crate) fn now(store: &RangeStore) -> LogIndex {
     store.applied().0.index
 }
 
+/// The visible rows of a table, in batches of a few rows.
+pub(crate) fn scan(table: &TableSnapshot, projection: &[usize], with_row_id: bool) -> Vec<RecordBatch> {
+    let request = PartRead {
+        projection: projection.to_vec(),
+        with_row_id,
+        batch_rows: 1000,
+        filter: None,
+    };
+    let parts = table.parts();
+    let rows = parts.iter().flat_map(|part| part.read(&request).expect("reads"));
+    rows.map(|batch| batch.expect("reads")).collect()
+}
+
 /// The rows of `people` by id, found by a scan.
 pub(crate) fn scan_people(snapshot: &Snapshot) -> Vec<Person> {
     let Some(table) = snapshot.table(PEOPLE) else {
         return vec![];
     };
-    let blocks = table.blocks();
-    let mut rows: Vec<Person> = blocks
-        .iter()
-        .filter_map(|block| block.read(Some(&[0, 1, 2]), false))
-        .flat_map(|batch| people_of(&batch))
-        .collect();
+    let batches = scan(&table, &[0, 1, 2], false);
+    let mut rows: Vec<Person> = batches.iter().flat_map(people_of).collect();
     assert_eq!(rows.len(), table.row_count(), "the count is exact");
     rows.sort();
     rows
@@ -210,18 +220,13 @@ pub(crate) fn scan_notes(snapshot: &Snapshot) -> Vec<(u64, i64)> {
     let Some(table) = snapshot.table(NOTES) else {
         return vec![];
     };
-    let batches: Vec<RecordBatch> = table
-        .blocks()
-        .iter()
-        .filter_map(|block| block.read(Some(&[0]), true))
-        .collect();
     let mut rows = Vec::new();
-    for batch in &batches {
+    for batch in &scan(&table, &[0], true) {
         let notes = batch.column(0).as_primitive::<Int64Type>();
         let ids = batch.column(1).as_primitive::<arrow::datatypes::UInt64Type>();
         rows.extend(ids.values().iter().copied().zip(notes.values().iter().copied()));
     }
-    assert!(rows.is_sorted(), "blocks come in the order of row ids");
+    assert!(rows.is_sorted(), "parts come in the order of row ids");
     assert_eq!(rows.len(), table.row_count());
     rows
 }

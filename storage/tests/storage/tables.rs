@@ -3,9 +3,9 @@
 use std::slice::from_ref;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Float64Array};
+use arrow::array::{ArrayRef, Float64Array};
 use candor_proto::{ErrorCode, LogIndex};
-use candor_storage::{CollectionDef, CollectionId, ColumnType, Outcome, RowId, SchemaChange, TableChange};
+use candor_storage::{CollectionDef, CollectionId, ColumnType, Outcome, RowId, SchemaChange, TableChange, TablePart};
 
 use crate::support::*;
 
@@ -20,14 +20,8 @@ fn single_rows_are_scanned_in_large_blocks_and_keep_their_ids() {
     let snapshot = store.snapshot(None).expect("there");
     let wanted: Vec<_> = (0..5000).map(|note| (note as u64, note)).collect();
     assert_eq!(scan_notes(&snapshot), wanted);
-    let blocks = snapshot.table(NOTES).expect("there").blocks();
-    assert_eq!(
-        blocks
-            .iter()
-            .map(candor_storage::BlockSnapshot::len)
-            .collect::<Vec<_>>(),
-        [4096, 904]
-    );
+    let parts = snapshot.table(NOTES).expect("there").parts();
+    assert_eq!(parts.iter().map(TablePart::len).collect::<Vec<_>>(), [4096, 904]);
     // A version in the middle of a block sees its start.
     assert_eq!(scan_notes(&at(&store, 2 + 4500)), wanted[..4500]);
     let ended: Vec<u64> = (0..5000).step_by(2).collect();
@@ -44,9 +38,9 @@ fn a_block_without_a_visible_row_is_passed_over() {
     run(&store, &transaction(LogIndex(2), vec![notes_change(&[], &[1, 2])]));
     run(&store, &transaction(LogIndex(3), vec![notes_change(&[0, 1], &[])]));
     let table = store.snapshot(None).expect("there").table(NOTES).expect("there");
-    assert!(table.blocks().iter().all(|block| block.read(None, true).is_none()));
+    assert!(scan(&table, &[0], true).is_empty());
     let before = at(&store, 3).table(NOTES).expect("there");
-    let batch = before.blocks()[0].read(Some(&[]), false).expect("two rows");
+    let batch = scan(&before, &[], false).remove(0);
     assert_eq!(
         (batch.num_rows(), batch.num_columns()),
         (2, 0),
@@ -60,13 +54,8 @@ fn a_large_batch_is_cut_into_blocks() {
     let values: Vec<i64> = (0..20_000).collect();
     run(&store, &transaction(LogIndex(2), vec![notes_change(&[], &values)]));
     let snapshot = store.snapshot(None).expect("there");
-    let sizes: Vec<usize> = snapshot
-        .table(NOTES)
-        .expect("there")
-        .blocks()
-        .iter()
-        .map(candor_storage::BlockSnapshot::len)
-        .collect();
+    let parts = snapshot.table(NOTES).expect("there").parts();
+    let sizes: Vec<usize> = parts.iter().map(TablePart::len).collect();
     assert_eq!(sizes, [8192, 8192, 3616]);
     assert_eq!(scan_notes(&snapshot).len(), 20_000);
 }
@@ -133,8 +122,8 @@ fn numbers_that_are_equal_in_sql_are_equal_as_keys() {
     assert!(!insert(-0.0));
     assert!(insert(f64::NAN));
     assert!(!insert(-f64::NAN));
-    let rows = store.snapshot(None).expect("there").table(id).expect("there").blocks()[0].read(None, false);
-    assert_eq!(rows.expect("rows").column(0).len(), 2);
+    let table = store.snapshot(None).expect("there").table(id).expect("there");
+    assert_eq!(scan(&table, &[0], false).remove(0).num_rows(), 2);
 }
 
 #[test]

@@ -1,7 +1,19 @@
-//! One range on disk and in memory: its log, and the state that applying the log makes.
+//! One range on disk and in memory: its log, the state that applying the log makes, and the checkpoints that keep that
+//! state so that the log need not be applied from its start again.
+//!
+//! Locks are taken in the order maintenance, applier, published or kept. Whoever applies holds the applier; a checkpoint
+//! holds it twice for a moment, when it freezes the tables and when it puts the segments in place.
 
-use std::path::Path;
+mod checkpoint;
+mod compact;
+mod garbage;
+mod maintain;
+pub(crate) mod manifest;
+mod open;
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use candor_proto::{Chain, Epoch, LogIndex, Position, RangeId, RangeName};
@@ -12,7 +24,13 @@ use crate::disk::{Disk, RealDisk};
 use crate::entry::Entry;
 use crate::error::{SnapshotError, StorageError};
 use crate::log::{Agreement, RangeLog, SEGMENT_SIZE_MAX};
+use crate::readers::Readers;
+use crate::segments::SegmentCache;
 use crate::snapshot::Snapshot;
+use crate::table::freeze::SegmentHome;
+use garbage::Kept;
+pub use garbage::Lease;
+pub use maintain::{MaintainLimits, Maintained, StoreInfo, TableInfo};
 
 /// How much of the log is read at once to be applied, bytes.
 const APPLY_BYTES: usize = 4 << 20;
@@ -24,25 +42,42 @@ pub struct StoreOptions {
     pub disk: Arc<dyn Disk>,
     /// A file of the log that has reached this size takes no more entries, bytes; at most 64 MiB, the default.
     pub segment_size: u64,
+    /// What was read from segments and is kept in memory; shared by the ranges of a process.
+    pub cache: Arc<SegmentCache>,
 }
+
+/// What the cache of a store holds that was given none, bytes.
+const CACHE_BYTES: u64 = 64 << 20;
 
 impl Default for StoreOptions {
     fn default() -> Self {
         Self {
             disk: Arc::new(RealDisk),
             segment_size: SEGMENT_SIZE_MAX,
+            cache: SegmentCache::new(CACHE_BYTES),
         }
     }
 }
 
 type Subscriber = Arc<dyn Fn(LogIndex) + Send + Sync>;
 
-/// One range: the log on disk, and the tables in memory that applying it makes. All methods may be called from any
-/// thread; those that wait for the disk say so.
+/// One range: the log on disk, and the tables that applying it makes. All methods may be called from any thread; those
+/// that wait for the disk say so.
 pub struct RangeStore {
     log: RangeLog,
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    home: SegmentHome,
     applier: Mutex<Applier>,
     published: RwLock<Published>,
+    readers: Arc<Readers>,
+    /// Up to where the tables have forgotten.
+    forgotten: AtomicU64,
+    /// Held by whoever makes checkpoints or compacts; the number of the next manifest.
+    maintenance: Mutex<u64>,
+    /// The folder is not this range's any more, or will not be soon: nothing is maintained.
+    retired: AtomicBool,
+    kept: Mutex<Kept>,
     subscribers: RwLock<Vec<Subscriber>>,
 }
 
@@ -68,11 +103,12 @@ impl RangeStore {
         name: &RangeName,
         id: RangeId,
     ) -> Result<Arc<Self>, StorageError> {
-        RangeLog::create(options, dir, name, id).map(Self::over)
+        open::create(options, dir, name, id)
     }
 
-    /// Opens the range in the folder `dir`: reads its log back and checks every byte of it. Nothing is applied yet, and
-    /// everything the log holds is durable.
+    /// Opens the range in the folder `dir`: takes the newest checkpoint, and reads the log behind it back and checks every
+    /// byte of that. What the checkpoint holds is applied, nothing else yet; everything is durable. Rows in segments are
+    /// not read: each is checked when somebody reads it.
     ///
     /// # Errors
     /// No range there, bytes that are not what was written (naming file and offset), or the disk refuses.
@@ -82,21 +118,7 @@ impl RangeStore {
 
     /// As [`RangeStore::open`], with other options.
     pub fn open_with(options: StoreOptions, dir: &Path) -> Result<Arc<Self>, StorageError> {
-        RangeLog::open(options, dir).map(Self::over)
-    }
-
-    fn over(log: RangeLog) -> Arc<Self> {
-        let before = LogIndex(log.start().0 - 1);
-        let applied = log.position_of(before).zip(log.chain_at(before));
-        Arc::new(Self {
-            published: RwLock::new(Published {
-                applied: applied.expect("a log knows what comes before its first entry"),
-                state: RangeState::default(),
-            }),
-            log,
-            applier: Mutex::default(),
-            subscribers: RwLock::default(),
-        })
+        open::open(options, dir)
     }
 
     /// The range's name.
@@ -162,23 +184,35 @@ impl RangeStore {
         self.log.read(after, upto, max_bytes)
     }
 
-    /// The position of the entry at `index`; also of what comes before the first entry.
+    /// The position of the entry at `index`; also of what comes before the first entry. Reads the disk for entries that
+    /// are long in a checkpoint; if that fails, which is logged, the entry counts as not there.
     pub fn position_of(&self, index: LogIndex) -> Option<Position> {
-        self.log.position_of(index)
+        self.look_up(index).map(|(position, _)| position)
     }
 
-    /// The chain at `index`; also before the first entry.
+    /// The chain at `index`; also before the first entry. As [`RangeStore::position_of`].
     pub fn chain_at(&self, index: LogIndex) -> Option<Chain> {
-        self.log.chain_at(index)
+        self.look_up(index).map(|(_, chain)| chain)
     }
 
-    /// Bytes that the entries behind `after`, up to and including `upto`, take on disk.
+    fn look_up(&self, index: LogIndex) -> Option<(Position, Chain)> {
+        self.log.look_up(index).unwrap_or_else(|error| {
+            tracing::error!(range = %self.name(), %index, %error, "an old entry cannot be looked up");
+            None
+        })
+    }
+
+    /// Bytes that the entries behind `after`, up to and including `upto`, take on disk. Log files of which every entry is
+    /// in a checkpoint count as a whole.
     pub fn bytes_between(&self, after: LogIndex, upto: LogIndex) -> u64 {
         self.log.bytes_between(after, upto)
     }
 
     /// How a log whose last entry is at `position` with `chain` stands to this one.
-    pub fn agreement(&self, position: Position, chain: Chain) -> Agreement {
+    ///
+    /// # Errors
+    /// An old file of the log is damaged, or the disk refuses.
+    pub fn agreement(&self, position: Position, chain: Chain) -> Result<Agreement, StorageError> {
         self.log.agreement(position, chain)
     }
 
@@ -232,12 +266,13 @@ impl RangeStore {
                 return Ok(());
             }
             for entry in self.log.read(applied, index, APPLY_BYTES)? {
-                let index = entry.position.index;
-                let outcome = applier
-                    .apply(&entry)
-                    .map_err(|source| StorageError::Record { index, source })?;
+                let horizon = applier.state.horizon;
+                let outcome = applier.apply(&entry)?;
                 self.publish(applier, &entry);
-                outcomes.push((index, outcome));
+                if applier.state.horizon > horizon {
+                    self.forget();
+                }
+                outcomes.push((entry.position.index, outcome));
             }
         }
     }
@@ -251,6 +286,29 @@ impl RangeStore {
         );
         published.applied = (entry.position, entry.chain);
         published.state.clone_from(&applier.state);
+    }
+
+    /// Has the tables forget what no version needs that is being read, or may be asked for: after the horizon was
+    /// published, so that nobody starts to read an older version from now on.
+    fn forget(&self) {
+        let tables = {
+            let published = self.published.read();
+            Arc::clone(&published.state.tables)
+        };
+        let upto = self.horizon_in_use().0;
+        if self.forgotten.fetch_max(upto, Ordering::Relaxed) < upto {
+            for table in tables.values() {
+                table.forget_before(upto);
+            }
+        }
+    }
+
+    /// The oldest version that is being read or may be asked for.
+    fn horizon_in_use(&self) -> LogIndex {
+        let horizon = self.horizon();
+        self.readers
+            .oldest()
+            .map_or(horizon, |oldest| horizon.min(LogIndex(oldest)))
     }
 
     /// Calls `f` with the newest version after each [`RangeStore::apply_to`] that applied something, on its thread.
@@ -275,11 +333,10 @@ impl RangeStore {
         }
         let catalog = published.state.catalog_at(version);
         let tables = Arc::clone(&published.state.tables);
+        let epoch = published.state.epoch_at(version);
+        // Before a newer horizon can be published.
+        let reader = self.readers.open(version.0);
         drop(published);
-        let epoch = self
-            .log
-            .position_of(version)
-            .map_or(newest.epoch, |position| position.epoch);
-        Ok(Snapshot::new(version, epoch, catalog, tables))
+        Ok(Snapshot::new((version, epoch), catalog, tables, reader))
     }
 }

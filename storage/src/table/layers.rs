@@ -1,0 +1,157 @@
+//! Where the rows of a table stand: segments first, then deltas, the last of which takes new rows.
+//!
+//! Which rows stand where is a matter of this node; what a version shows is not. The layers are one immutable value:
+//! whoever reads takes it once and finds every row of its version in it, whatever is moved meanwhile.
+
+use std::sync::Arc;
+
+use super::delta::Delta;
+use super::keys::{KeySpec, Keys};
+use crate::error::StorageError;
+use crate::segments::{DeletionVector, Segment, SegmentKey, fingerprint};
+
+/// A segment of a table with the ends of its rows.
+pub(crate) struct MainSegment {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) ends: Arc<DeletionVector>,
+}
+
+/// All rows of a table.
+#[derive(Clone)]
+pub(crate) struct Layers {
+    pub(crate) main: Vec<Arc<MainSegment>>,
+    /// In the order of their rows; never empty. All but the last are frozen.
+    pub(crate) deltas: Vec<Arc<Delta>>,
+}
+
+/// Where a row stands.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// In memory, under its id.
+    Delta(Arc<Delta>, u64),
+    /// In a segment, under its ordinal.
+    Main(Arc<MainSegment>, u32),
+}
+
+/// Which version of a row is looked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    /// Rows whose id is not below this number had not begun.
+    pub(crate) row_limit: u64,
+    /// Rows that ended at or before this version are not seen.
+    pub(crate) version: u64,
+}
+
+impl Seen {
+    /// Rows that have not ended yet.
+    pub(crate) const NOW: Self = Self {
+        row_limit: u64::MAX,
+        version: u64::MAX,
+    };
+}
+
+impl Place {
+    /// The row's id.
+    pub(crate) fn row_id(&self) -> Result<u64, StorageError> {
+        match self {
+            Self::Delta(_, row) => Ok(*row),
+            Self::Main(main, ordinal) => main.segment.row_id(*ordinal),
+        }
+    }
+
+    pub(crate) fn lives_at(&self, version: u64) -> bool {
+        match self {
+            Self::Delta(delta, row) => delta.lives_at(*row, version),
+            Self::Main(main, ordinal) => main.ends.lives_at(*ordinal, version),
+        }
+    }
+
+    /// Ends a live row.
+    pub(crate) fn end(&self, version: u64) {
+        match self {
+            Self::Delta(delta, row) => delta.inner.read().ends.end(*row, version),
+            Self::Main(main, ordinal) => main.ends.end(*ordinal, version),
+        }
+    }
+}
+
+impl Layers {
+    /// The delta that takes new rows.
+    pub(crate) fn active(&self) -> &Arc<Delta> {
+        self.deltas.last().expect("a table has a delta")
+    }
+
+    /// Rows that stand in memory have this id or a larger one.
+    pub(crate) fn first_in_memory(&self) -> u64 {
+        self.deltas[0].first_row
+    }
+
+    /// The place of a row by its id; `None` if no row has it yet, or the row ended so long ago that it is gone.
+    ///
+    /// # Errors
+    /// A segment is damaged, or the disk refuses.
+    pub(crate) fn by_id(&self, row: u64) -> Result<Option<Place>, StorageError> {
+        if row < self.first_in_memory() {
+            for main in &self.main {
+                if let Some(ordinal) = main.segment.ordinal(row)? {
+                    return Ok(Some(Place::Main(Arc::clone(main), ordinal)));
+                }
+            }
+            return Ok(None);
+        }
+        let behind = self.deltas.partition_point(|delta| delta.first_row <= row);
+        let delta = &self.deltas[behind - 1];
+        let is_there = row < delta.row_end();
+        Ok(is_there.then(|| Place::Delta(Arc::clone(delta), row)))
+    }
+
+    /// The row with the key in row `at` of `keys`, which are those of the `number`th key of the table. There is at most
+    /// one that is seen.
+    ///
+    /// # Errors
+    /// A segment is damaged, or the disk refuses.
+    pub(crate) fn by_key(
+        &self,
+        (number, spec): (usize, &KeySpec),
+        keys: &Keys,
+        at: usize,
+        seen: Seen,
+    ) -> Result<Option<Place>, StorageError> {
+        let Some((hash, key)) = keys.key(at) else {
+            return Ok(None);
+        };
+        for delta in self.deltas.iter().rev() {
+            // The newest row with the key that had begun: all others had ended before it began.
+            if let Some(row) = delta.keys[number].newest_below(seen.row_limit, hash, key) {
+                let lives = delta.lives_at(row, seen.version);
+                return Ok(lives.then(|| Place::Delta(Arc::clone(delta), row)));
+            }
+        }
+        if self.main.is_empty() {
+            return Ok(None);
+        }
+        let wanted = SegmentKey {
+            ids: spec.columns(),
+            columns: keys.columns(),
+            row: at,
+            fingerprint: fingerprint(key),
+        };
+        for main in self.main.iter().rev() {
+            for ordinal in main.segment.find(wanted)? {
+                if main.shows(ordinal, seen)? {
+                    return Ok(Some(Place::Main(Arc::clone(main), ordinal)));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl MainSegment {
+    /// Whether a row of it is seen.
+    fn shows(&self, ordinal: u32, seen: Seen) -> Result<bool, StorageError> {
+        let has_begun =
+            self.segment.info().row_ids.1 < seen.row_limit || self.segment.row_id(ordinal)? < seen.row_limit;
+        Ok(has_begun && self.ends.lives_at(ordinal, seen.version))
+    }
+}
