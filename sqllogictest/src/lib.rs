@@ -1,9 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod column;
-mod compare;
+pub mod conformance;
 mod files;
-mod known;
 pub mod nodes;
 mod origin;
 mod render;
@@ -12,7 +11,8 @@ mod run;
 mod session;
 pub mod tpch;
 
+pub use conformance::folder as conformance_folder;
 pub use nodes::{Cluster, Mode, NodeOptions, candor_binary};
-pub use origin::{Origin, conformance_folder};
+pub use origin::Origin;
 pub use report::{Difference, FileReport, Report};
 pub use run::run_origin;

@@ -1,20 +1,17 @@
-//! `candor-slt`: runs suites by hand and prints every difference.
+//! `candor-slt`: runs our own suites by hand and prints every difference.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use candor_proto::limits::AWARENESS_INTERVAL;
-use candor_sqllogictest::{Cluster, Mode, NodeOptions, Origin, candor_binary, conformance_folder, run_origin};
+use candor_sqllogictest::{Cluster, Mode, NodeOptions, Origin, candor_binary, run_origin};
 use clap::{Parser, ValueEnum};
 
-/// Runs sqllogictest suites against real nodes
+/// Runs the suites of the dialect against real nodes
 #[derive(Parser)]
 #[command(name = "candor-slt")]
 struct Args {
-    /// Which suites
-    #[arg(value_enum)]
-    origin: OriginName,
     /// Only files whose paths contain this
     #[arg(default_value = "")]
     only: String,
@@ -24,15 +21,6 @@ struct Args {
     /// The `candor` program [default: the one beside this program]
     #[arg(long, env = "CANDOR_BIN")]
     candor: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum OriginName {
-    Candor,
-    #[value(name = "pg_compat")]
-    PgCompat,
-    Risinglight,
-    Sqlite,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -55,13 +43,7 @@ async fn main() -> ExitCode {
 
 /// Whether every record did what it was expected to do.
 async fn run(args: Args) -> Result<bool> {
-    let conformance = || conformance_folder().context("no conformance folder: set CANDOR_CONFORMANCE");
-    let origin = match args.origin {
-        OriginName::Candor => Origin::own(),
-        OriginName::PgCompat => Origin::pg_compat(&conformance()?),
-        OriginName::Risinglight => Origin::risinglight(&conformance()?),
-        OriginName::Sqlite => Origin::sqlite(&conformance()?),
-    };
+    let origin = Origin::own();
     let mode = match args.cluster {
         ModeName::Node => Mode::Node,
         ModeName::Follower => Mode::Follower,

@@ -122,6 +122,11 @@ impl Node {
         self.process.id()
     }
 
+    /// How the process ended; `None` while it runs.
+    pub(crate) fn ended(&mut self) -> std::io::Result<Option<std::process::ExitStatus>> {
+        self.process.try_wait()
+    }
+
     /// `host:port` of HTTP.
     pub fn http_address(&self) -> &str {
         self.url.trim_start_matches("http://")

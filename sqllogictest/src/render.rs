@@ -3,10 +3,9 @@
 use serde_json::Value;
 
 use crate::column::Kind;
-use crate::origin::Rendering;
 
 /// One value of an answer as text.
-pub(crate) fn render(value: &Value, kind: Kind, rendering: Rendering) -> String {
+pub(crate) fn render(value: &Value, kind: Kind) -> String {
     match value {
         Value::Null => "NULL".to_owned(),
         Value::Bool(flag) => flag.to_string(),
@@ -15,7 +14,6 @@ pub(crate) fn render(value: &Value, kind: Kind, rendering: Rendering) -> String 
         Value::String(text) if text.is_empty() => "(empty)".to_owned(),
         Value::String(text) => match kind {
             Kind::Real => real(text),
-            Kind::Timestamp => timestamp(text, rendering),
             // A line of a script cannot hold a line break or a blank at its end.
             Kind::Text => text.trim_end().replace('\n', "\\n"),
             _ => text.clone(),
@@ -28,7 +26,7 @@ pub(crate) fn render(value: &Value, kind: Kind, rendering: Rendering) -> String 
 const DECIMALS_MAX: usize = 12;
 
 /// Plain digits: no exponent, no zeros after the last digit that counts, rounded to [`DECIMALS_MAX`].
-fn real(text: &str) -> String {
+pub(crate) fn real(text: &str) -> String {
     let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     if !text.contains(['e', 'E']) && decimals <= DECIMALS_MAX {
         return trim_zeros(text);
@@ -48,13 +46,6 @@ fn trim_zeros(text: &str) -> String {
         ("", "-0") => "0".to_owned(),
         ("", whole) => whole.to_owned(),
         (kept, whole) => format!("{whole}.{kept}"),
-    }
-}
-
-fn timestamp(text: &str, rendering: Rendering) -> String {
-    match rendering {
-        Rendering::AsSent => text.to_owned(),
-        Rendering::Iso => text.replacen(' ', "T", 1),
     }
 }
 
@@ -78,17 +69,7 @@ mod tests {
             (serde_json::json!("100"), Kind::Real, "100"),
             (serde_json::json!(1e300), Kind::Real, &format!("{}", 1e300)),
         ] {
-            assert_eq!(render(&value, kind, Rendering::Iso), expected, "{value}");
+            assert_eq!(render(&value, kind), expected, "{value}");
         }
-    }
-
-    #[test]
-    fn timestamps_follow_the_origin() {
-        let value = serde_json::json!("2020-01-02 03:04:05");
-        assert_eq!(render(&value, Kind::Timestamp, Rendering::Iso), "2020-01-02T03:04:05");
-        assert_eq!(
-            render(&value, Kind::Timestamp, Rendering::AsSent),
-            "2020-01-02 03:04:05"
-        );
     }
 }

@@ -26,13 +26,9 @@ pub struct FileReport {
     pub file: String,
     /// Records that hold.
     pub right: usize,
-    /// Records that do not, and nobody expected it.
+    /// Records that do not.
     pub wrong: Vec<Difference>,
-    /// Records that do not hold, for a reason that is written down.
-    pub known: usize,
-    /// Records that hold although they are written down as known differences.
-    pub holds_after_all: Vec<Difference>,
-    /// Records that are for another engine or another mode, or are not sent for a reason that is written down.
+    /// Records that are for another mode.
     pub skipped: usize,
 }
 
@@ -43,8 +39,6 @@ pub struct Report {
     pub title: String,
     /// One entry a file, in the order of the run.
     pub files: Vec<FileReport>,
-    /// Entries of the list of known differences that are about no file.
-    pub stale: Vec<String>,
     /// Reads that a follower answered.
     pub read_at_follower: usize,
     /// Reads that the leader answered.
@@ -54,11 +48,7 @@ pub struct Report {
 impl Report {
     /// Whether every record did what it was expected to do.
     pub fn is_clean(&self) -> bool {
-        self.stale.is_empty()
-            && self
-                .files
-                .iter()
-                .all(|file| file.wrong.is_empty() && file.holds_after_all.is_empty())
+        self.files.iter().all(|file| file.wrong.is_empty())
     }
 
     /// Records that hold, in all files.
@@ -66,24 +56,10 @@ impl Report {
         self.files.iter().map(|file| file.right).sum()
     }
 
-    /// Every unexpected difference, in words.
+    /// Every difference, in words.
     pub fn differences(&self) -> String {
-        let mut lines = Vec::new();
-        for file in &self.files {
-            lines.extend(file.wrong.iter().map(Difference::to_string));
-            lines.extend(file.holds_after_all.iter().map(|one| {
-                format!(
-                    "{}:{} holds now: take it off the list of known differences",
-                    one.file, one.line
-                )
-            }));
-        }
-        lines.extend(
-            self.stale
-                .iter()
-                .map(|file| format!("{file}: on the list of known differences, but no such file")),
-        );
-        lines.join("\n")
+        let wrong = self.files.iter().flat_map(|file| &file.wrong);
+        wrong.map(Difference::to_string).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -91,14 +67,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.title)?;
         let width = self.files.iter().map(|file| file.file.len()).max().unwrap_or(0);
-        let mut total = [0; 4];
+        let mut total = [0; 3];
         for file in &self.files {
-            let counts = [
-                file.right,
-                file.wrong.len() + file.holds_after_all.len(),
-                file.known,
-                file.skipped,
-            ];
+            let counts = [file.right, file.wrong.len(), file.skipped];
             for (sum, count) in total.iter_mut().zip(counts) {
                 *sum += count;
             }
@@ -113,14 +84,11 @@ impl fmt::Display for Report {
     }
 }
 
-struct Counts([usize; 4]);
+struct Counts([usize; 3]);
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [right, wrong, known, skipped] = self.0;
-        write!(
-            f,
-            "right {right:>4}  wrong {wrong:>3}  known differences {known:>3}  skipped {skipped:>3}"
-        )
+        let [right, wrong, skipped] = self.0;
+        write!(f, "right {right:>4}  wrong {wrong:>3}  skipped {skipped:>3}")
     }
 }

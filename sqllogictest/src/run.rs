@@ -6,19 +6,14 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use candor_client::{Client, Config};
-use sqllogictest::{
-    ExpectedError, QueryExpect, Record, RecordOutput, Runner, StatementExpect, TestError, Validator,
-    strict_column_validator,
-};
+use sqllogictest::{Record, RecordOutput, Runner, TestError, strict_column_validator};
 
 use crate::column::Kind;
-use crate::compare::{self, sorts_its_rows};
 use crate::files::{below, suites};
-use crate::known::{Known, Reason};
 use crate::nodes::{Cluster, Mode};
 use crate::origin::Origin;
 use crate::report::{Difference, FileReport, Report};
-use crate::session::{Session, SessionError, Shared, catch_up};
+use crate::session::{ENGINE, Session, SessionError, Shared, catch_up};
 
 /// The namespace in which every suite starts, each in a database of its own.
 const NAMESPACE: &str = "slt";
@@ -28,13 +23,11 @@ const NAMESPACE: &str = "slt";
 /// # Errors
 /// When the nodes cannot be reached or a file cannot be read; records that do not hold are in the report.
 pub async fn run_origin(origin: &Origin, cluster: &Cluster, only: &str) -> Result<Report> {
-    let known = Known::read(&origin.known)?;
     let files = suites(&origin.folder)?;
     let mut report = Report {
         title: format!("{} at {}", origin.name, cluster.mode()),
         ..Report::default()
     };
-    report.stale = known.about_missing_files(|name| origin.folder.join(name).exists());
     let leader = connect(cluster.leader_url(), None)?;
     leader
         .execute(&format!("DEFINE NAMESPACE IF NOT EXISTS {NAMESPACE}"), &[])
@@ -44,15 +37,10 @@ pub async fn run_origin(origin: &Origin, cluster: &Cluster, only: &str) -> Resul
         if !file.contains(only) {
             continue;
         }
-        if let Some(reason) = known.file(&file) {
-            report.files.push(not_run(&file, path, reason)?);
-            continue;
-        }
         let database = database_of(&file);
         let suite = Suite {
             origin,
             cluster,
-            known: &known,
             file,
             database,
         };
@@ -70,41 +58,26 @@ fn database_of(file: &str) -> String {
         .replace(|c: char| !c.is_ascii_alphanumeric(), "_")
 }
 
-/// The report of a file that is left out as a whole.
-fn not_run(file: &str, path: &Path, reason: &Reason) -> Result<FileReport> {
-    let records = parse(path)?;
-    println!("{file} is not run: {}", reason.text);
-    Ok(FileReport {
-        file: file.to_owned(),
-        skipped: records.iter().filter(|record| line_of(record).is_some()).count(),
-        ..FileReport::default()
-    })
-}
-
 /// One file on its way through the nodes.
 struct Suite<'a> {
     origin: &'a Origin,
     cluster: &'a Cluster,
-    known: &'a Known,
     file: String,
     database: String,
 }
 
 impl Suite<'_> {
     async fn run(&self, path: &Path) -> Result<(FileReport, Arc<Shared>)> {
-        let engine = self.origin.labels.first().copied().unwrap_or_default();
-        let shared = Arc::new(Shared::new(self.origin.rendering, engine));
+        let shared = Arc::new(Shared::new());
         let setup = connect(self.cluster.leader_url(), Some((NAMESPACE, "")))?;
         let define = format!("DEFINE DATABASE {}", self.database);
         shared.note_writes(&setup.execute(&define, &[]).await.with_context(|| define.clone())?);
 
         let mut runner = Runner::new(|| self.connect(Arc::clone(&shared)));
-        for label in self.origin.labels.iter().chain([&self.cluster.mode().label()]) {
+        for label in [ENGINE, self.cluster.mode().label()] {
             runner.add_label(label);
         }
-        if self.origin.strict {
-            runner.with_column_validator(strict_column_validator);
-        }
+        runner.with_column_validator(strict_column_validator);
 
         let mut report = FileReport {
             file: self.file.clone(),
@@ -126,18 +99,7 @@ impl Suite<'_> {
                 file: below(&self.origin.folder, Path::new(&file)),
                 line,
             };
-            let reason = self.known.record(&place.file, line);
-            if reason.is_some_and(|reason| !reason.run) {
-                report.skipped += 1;
-                continue;
-            }
-            let record = if self.origin.strict {
-                record
-            } else {
-                adapted(record, self.origin)
-            };
-            runner.with_validator(validator(&record, self.origin));
-            place.count(runner.run_async(record).await, reason, &mut report);
+            place.count(runner.run_async(record).await, &mut report);
         }
         runner.shutdown_async().await;
         Ok((report, shared))
@@ -165,18 +127,15 @@ struct Place {
 }
 
 impl Place {
-    fn count(self, outcome: Result<RecordOutput<Kind>, TestError>, reason: Option<&Reason>, report: &mut FileReport) {
-        let difference = |text: String| Difference {
-            file: self.file,
-            line: self.line,
-            text,
-        };
-        match (outcome, reason) {
-            (Ok(RecordOutput::Nothing), _) => report.skipped += 1,
-            (Ok(_), None) => report.right += 1,
-            (Ok(_), Some(reason)) => report.holds_after_all.push(difference(reason.text.clone())),
-            (Err(_), Some(_)) => report.known += 1,
-            (Err(error), None) => report.wrong.push(difference(error.to_string())),
+    fn count(self, outcome: Result<RecordOutput<Kind>, TestError>, report: &mut FileReport) {
+        match outcome {
+            Ok(RecordOutput::Nothing) => report.skipped += 1,
+            Ok(_) => report.right += 1,
+            Err(error) => report.wrong.push(Difference {
+                file: self.file,
+                line: self.line,
+                text: error.to_string(),
+            }),
         }
     }
 }
@@ -205,33 +164,4 @@ fn line_of(record: &Record<Kind>) -> Option<(String, u32)> {
         | Record::Let { loc, .. } => Some((loc.file().to_owned(), loc.line())),
         _ => None,
     }
-}
-
-/// A record of another project: it words its errors in its own way, so that there is one is all that is asked.
-fn adapted(mut record: Record<Kind>, origin: &Origin) -> Record<Kind> {
-    match &mut record {
-        Record::Statement { sql, expected, .. } => {
-            for (theirs, ours) in origin.respelled {
-                *sql = sql.replace(theirs, ours);
-            }
-            if let StatementExpect::Error(error) = expected {
-                *error = ExpectedError::Empty;
-            }
-        }
-        Record::Query {
-            expected: QueryExpect::Error(error),
-            ..
-        } => *error = ExpectedError::Empty,
-        _ => {}
-    }
-    record
-}
-
-/// How the rows of a record are compared.
-fn validator(record: &Record<Kind>, origin: &Origin) -> Validator {
-    let in_order = match record {
-        Record::Query { sql, .. } => origin.strict || sorts_its_rows(sql),
-        _ => true,
-    };
-    compare::validator(in_order, origin.closeness)
 }

@@ -16,11 +16,13 @@ use candor_proto::{LogIndex, Role};
 use sqllogictest::{AsyncDB, DBOutput};
 
 use crate::column::Kind;
-use crate::origin::Rendering;
 use crate::render::render;
 
 /// How long a follower may take to hear of a new namespace or to apply what was written.
 const CATCH_UP_MAX: Duration = Duration::from_secs(30);
+
+/// The name under which `skipif` and `onlyif` know the engine.
+pub(crate) const ENGINE: &str = "candor";
 
 /// Between two asks of a follower that does not know the namespace yet.
 const CATCH_UP_PAUSE: Duration = Duration::from_millis(20);
@@ -49,19 +51,15 @@ pub(crate) struct Shared {
     written: Mutex<BTreeMap<String, LogIndex>>,
     /// The record is a `query`: a write answers with one row, the number of rows it touched.
     pub(crate) count_as_row: AtomicBool,
-    pub(crate) rendering: Rendering,
-    pub(crate) engine: &'static str,
     pub(crate) read_at_follower: AtomicUsize,
     pub(crate) read_at_leader: AtomicUsize,
 }
 
 impl Shared {
-    pub(crate) fn new(rendering: Rendering, engine: &'static str) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             written: Mutex::default(),
             count_as_row: AtomicBool::new(false),
-            rendering,
-            engine,
             read_at_follower: AtomicUsize::new(0),
             read_at_leader: AtomicUsize::new(0),
         }
@@ -200,9 +198,7 @@ impl Session {
         let types: Vec<Kind> = result.columns.iter().map(|column| Kind::of(&column.r#type)).collect();
         let row = |row: &Vec<serde_json::Value>| {
             let values = row.iter().zip(&types);
-            values
-                .map(|(value, kind)| render(value, *kind, self.shared.rendering))
-                .collect()
+            values.map(|(value, kind)| render(value, *kind)).collect()
         };
         DBOutput::Rows {
             rows: result.rows.iter().map(row).collect(),
@@ -227,7 +223,7 @@ impl AsyncDB for Session {
     async fn shutdown(&mut self) {}
 
     fn engine_name(&self) -> &str {
-        self.shared.engine
+        ENGINE
     }
 
     async fn sleep(duration: Duration) {

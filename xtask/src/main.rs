@@ -47,6 +47,12 @@ enum Command {
     Deny,
     /// Every sqllogictest suite, with its counts
     Slt,
+    /// Other projects' suites through the real server, with a table of what holds
+    Conformance {
+        /// Arguments of `candor-conformance`: origins, --root DIR, --failures FILE, --sample; --help tells all
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Only the tests with real processes; `cargo test --workspace` runs them too
     Heavy,
     /// The fuzz targets for a short while
@@ -67,6 +73,7 @@ const CI: &[Step] = &[
     ("lint", steps::clippy),
     ("doc", steps::doc),
     ("slt", steps::slt),
+    ("conformance", steps::conformance_sample),
     ("fuzz", steps::fuzz_smoke),
 ];
 
@@ -121,6 +128,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Tidy => tidy::check(&workspace),
         Command::Deny => deny::check(&workspace),
         Command::Slt => steps::slt(&workspace),
+        Command::Conformance { args } => steps::conformance(&workspace, args),
         Command::Heavy => steps::heavy(&workspace),
         Command::Fuzz { seconds } => steps::fuzz(&workspace, *seconds),
     }
@@ -136,7 +144,7 @@ fn ci(workspace: &Workspace) -> Result<()> {
         let outcome = step(workspace);
         let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
         let seconds = started.elapsed().as_secs();
-        table.push(format!("{name:<6} {verdict:<7} {seconds:>5} s"));
+        table.push(format!("{name:<11} {verdict:<7} {seconds:>5} s"));
         if let Err(error) = outcome {
             eprintln!("xtask {name}: {error:#}");
             failed.push(*name);

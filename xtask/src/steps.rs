@@ -44,6 +44,27 @@ pub(crate) fn slt(workspace: &Workspace) -> Result<()> {
     run(cargo(workspace).args(["test", "--workspace", "--locked", "--test", "slt", "--", "--nocapture"]))
 }
 
+/// Runs `candor-conformance`, which starts the program that is built beside it.
+pub(crate) fn conformance(workspace: &Workspace, args: &[String]) -> Result<()> {
+    run(cargo(workspace).args(["build", "--workspace", "--bins", "--locked"]))?;
+    // With the workspace's features: run by its package alone, the program would be built a second time.
+    run(cargo(workspace)
+        .args([
+            "run",
+            "--workspace",
+            "--quiet",
+            "--locked",
+            "--bin",
+            "candor-conformance",
+            "--",
+        ])
+        .args(args))
+}
+
+pub(crate) fn conformance_sample(workspace: &Workspace) -> Result<()> {
+    conformance(workspace, &["--sample".to_owned()])
+}
+
 pub(crate) fn heavy(workspace: &Workspace) -> Result<()> {
     run(cargo(workspace).args([
         "test",

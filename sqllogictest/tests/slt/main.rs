@@ -1,10 +1,9 @@
-//! The suites: ours against one node and at a follower, other projects' against one node.
+//! Our own suites, against one node and at a follower.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use candor_proto::limits::AWARENESS_INTERVAL;
-use candor_sqllogictest::{Cluster, Mode, NodeOptions, Origin, Report, candor_binary, conformance_folder, run_origin};
+use candor_sqllogictest::{Cluster, Mode, NodeOptions, Origin, Report, candor_binary, run_origin};
 
 async fn run(origin: &Origin, mode: Mode, awareness: Duration) -> Report {
     let binary = candor_binary().expect("the candor program");
@@ -46,30 +45,4 @@ async fn the_floor_follows_the_awareness_interval() {
         Duration::from_millis(250),
     )
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn pg_compat_on_one_node() {
-    if let Some(conformance) = conformance_folder() {
-        run(&Origin::pg_compat(&conformance), Mode::Node, AWARENESS_INTERVAL).await;
-    } else {
-        // Straight to the stream: the test runner shows what a passing test prints to nobody.
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: no conformance folder; CANDOR_CONFORMANCE names one"
-        );
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn risinglight_on_one_node() {
-    if let Some(conformance) = conformance_folder() {
-        run(&Origin::risinglight(&conformance), Mode::Node, AWARENESS_INTERVAL).await;
-    } else {
-        // Straight to the stream: the test runner shows what a passing test prints to nobody.
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: no conformance folder; CANDOR_CONFORMANCE names one"
-        );
-    }
 }

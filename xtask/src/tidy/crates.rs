@@ -84,8 +84,8 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate {
         folder: "sqllogictest",
         pure: false,
-        dependencies: "candor-client candor-proto anyhow async-trait clap serde serde_json sqllogictest tempfile \
-            thiserror tokio toml tpchgen",
+        dependencies: "candor-client candor-proto anyhow async-trait clap md-5 regex serde serde_json sqllogictest \
+            tempfile thiserror tokio toml tpchgen",
         dev_dependencies: "",
     },
     Crate {

@@ -1,0 +1,206 @@
+//! Values as the scripts of an origin write them.
+
+use candor_client::StatementResult;
+use serde_json::Value;
+
+use super::origins::{Arrays, Booleans, Style};
+use crate::column::Kind;
+use crate::render::real;
+
+/// One value of an answer, printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    pub(crate) boolean: bool,
+}
+
+/// The rows of `result`, printed in the way of the origin; `letters` are those of the `query` line.
+pub(crate) fn rows(result: &StatementResult, letters: &str, style: Style) -> Vec<Vec<Cell>> {
+    if result.columns.is_empty() {
+        // A write asked for as a query answers with the number of its rows.
+        return result
+            .rows_affected
+            .map_or_else(Vec::new, |count| vec![vec![plain(count.to_string())]]);
+    }
+    let kinds: Vec<Kind> = result.columns.iter().map(|column| Kind::of(&column.r#type)).collect();
+    let letters: Vec<char> = letters.chars().collect();
+    let cell = |(place, value): (usize, &Value)| {
+        let kind = kinds.get(place).copied().unwrap_or(Kind::Other);
+        let text = if style.letters_render {
+            by_letter(value, letters.get(place).copied().unwrap_or('T'))
+        } else {
+            text(value, kind, style)
+        };
+        Cell {
+            text,
+            boolean: value.is_boolean(),
+        }
+    };
+    result
+        .rows
+        .iter()
+        .map(|row| row.iter().enumerate().map(cell).collect())
+        .collect()
+}
+
+fn plain(text: String) -> Cell {
+    Cell { text, boolean: false }
+}
+
+fn text(value: &Value, kind: Kind, style: Style) -> String {
+    match value {
+        Value::Null if style.null_is_empty => String::new(),
+        Value::Null => "NULL".to_owned(),
+        Value::Bool(flag) => boolean(*flag, style.booleans).to_owned(),
+        Value::Number(number) if kind == Kind::Real && style.plain_fractions => real(&number.to_string()),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) if text.is_empty() && !style.null_is_empty => "(empty)".to_owned(),
+        Value::String(text) => match kind {
+            Kind::Real if style.plain_fractions => real(text),
+            Kind::Timestamp if style.iso_timestamps => text.replacen(' ', "T", 1),
+            Kind::Text => text.trim_end().to_owned(),
+            _ => text.clone(),
+        },
+        Value::Array(_) | Value::Object(_) => parts(value, style),
+    }
+}
+
+/// An array or a struct.
+fn parts(value: &Value, style: Style) -> String {
+    match (style.arrays, value) {
+        (Arrays::Json, _) => value.to_string(),
+        (Arrays::Spaced, Value::Array(values)) => format!("[{}]", list(values.iter(), ", ", style)),
+        (Arrays::Postgres, Value::Array(values)) => format!("{{{}}}", list(values.iter(), ",", style)),
+        (Arrays::Postgres, Value::Object(fields)) => {
+            let part = |value: &Value| {
+                if value.is_null() {
+                    String::new()
+                } else {
+                    part(value, style)
+                }
+            };
+            format!("({})", fields.values().map(part).collect::<Vec<_>>().join(","))
+        }
+        (Arrays::Spaced, Value::Object(fields)) => {
+            let field = |(name, value): (&String, &Value)| format!("{name}: {}", part(value, style));
+            format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
+        }
+        _ => text(value, Kind::Other, style),
+    }
+}
+
+fn list<'a>(values: impl Iterator<Item = &'a Value>, between: &str, style: Style) -> String {
+    values.map(|value| part(value, style)).collect::<Vec<_>>().join(between)
+}
+
+/// One part of an array or a struct.
+fn part(value: &Value, style: Style) -> String {
+    match value {
+        Value::Null => "NULL".to_owned(),
+        Value::String(text) if style.arrays == Arrays::Postgres => {
+            let special = |c: char| c.is_whitespace() || "{}(),\"\\".contains(c);
+            if text.is_empty() || text.contains(special) || text.eq_ignore_ascii_case("null") {
+                format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+            } else {
+                text.clone()
+            }
+        }
+        Value::String(text) => text.clone(),
+        Value::Array(_) | Value::Object(_) => parts(value, style),
+        other => text(other, Kind::Other, style),
+    }
+}
+
+fn boolean(flag: bool, style: Booleans) -> &'static str {
+    match (style, flag) {
+        (Booleans::Words, true) => "true",
+        (Booleans::Words, false) => "false",
+        (Booleans::Letters, true) => "t",
+        (Booleans::Letters, false) => "f",
+        (Booleans::Digits, true) => "1",
+        (Booleans::Digits, false) => "0",
+    }
+}
+
+/// As SQLite's runner prints: `I` as `%d`, `R` as `%.3f`, control characters in texts as `@`.
+fn by_letter(value: &Value, letter: char) -> String {
+    let text = match value {
+        Value::Null => return "NULL".to_owned(),
+        Value::Bool(flag) => u8::from(*flag).to_string(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    match letter {
+        'I' => integer(&text),
+        'R' => format!("{:.3}", leading_number(&text)),
+        _ if text.is_empty() => "(empty)".to_owned(),
+        _ => text
+            .chars()
+            .map(|c| if (' '..='~').contains(&c) { c } else { '@' })
+            .collect(),
+    }
+}
+
+/// The whole part of a number, 0 for what is none.
+fn integer(text: &str) -> String {
+    if text.parse::<i64>().is_ok() {
+        return text.to_owned();
+    }
+    (leading_number(text).trunc() as i64).to_string()
+}
+
+/// The number at the start of a text, 0 if there is none.
+fn leading_number(text: &str) -> f64 {
+    text.parse().unwrap_or_else(|_| {
+        let end = text
+            .find(|c: char| !(c.is_ascii_digit() || "+-.".contains(c)))
+            .unwrap_or(text.len());
+        text[..end].parse().unwrap_or(0.0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arrays_are_printed_in_three_ways() {
+        let value = json!([[1, null], ["a b", "c"]]);
+        for (arrays, expected) in [
+            (Arrays::Spaced, "[[1, NULL], [a b, c]]"),
+            (Arrays::Json, "[[1,null],[\"a b\",\"c\"]]"),
+            (Arrays::Postgres, "{{1,NULL},{\"a b\",c}}"),
+        ] {
+            let style = Style {
+                arrays,
+                ..Style::default()
+            };
+            assert_eq!(parts(&value, style), expected);
+        }
+        let style = Style {
+            arrays: Arrays::Postgres,
+            ..Style::default()
+        };
+        assert_eq!(parts(&json!({"a": 1, "b": null}), style), "(1,)");
+    }
+
+    #[test]
+    fn letters_decide_as_in_sqlites_runner() {
+        for (value, letter, expected) in [
+            (json!(2.7), 'I', "2"),
+            (json!("-2.7"), 'I', "-2"),
+            (json!("tea"), 'I', "0"),
+            (json!("9007199254740993"), 'I', "9007199254740993"),
+            (json!(3), 'R', "3.000"),
+            (json!("2.0005"), 'R', "2.001"),
+            (json!("a\tb"), 'T', "a@b"),
+            (json!(""), 'T', "(empty)"),
+            (json!(null), 'R', "NULL"),
+            (json!(true), 'I', "1"),
+        ] {
+            assert_eq!(by_letter(&value, letter), expected, "{value} {letter}");
+        }
+    }
+}
