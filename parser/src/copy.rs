@@ -9,7 +9,8 @@ use crate::refuse;
 use crate::sql;
 use crate::statement::{Body, Copy, CopyDirection, CopyFormat, CopyOptions, CopySource, CopyTarget};
 
-/// `COPY name [(columns)] | (query)  FROM | TO  'path' | STDIN | STDOUT  [[WITH] (option {, option})]`.
+/// `COPY name [(columns)] | (query)  FROM | TO  'path' | STDIN | STDOUT  [[WITH] (option {, option})]`, or PostgreSQL's
+/// older form of the options: `[WITH] {CSV | HEADER | DELIMITER [AS] 'c' | NULL [AS] 'text'}`.
 pub(crate) fn copy(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
     cursor.expect("COPY")?;
     let source_at = cursor.span();
@@ -112,7 +113,10 @@ fn options(cursor: &mut Cursor<'_>) -> Result<CopyOptions, ParseError> {
     let start = cursor.span();
     let with = cursor.take("WITH");
     if !cursor.take_sign(&Token::LParen) {
-        if with || cursor.is("STORED") || cursor.is("CSV") || cursor.is("PARTITIONED") || cursor.is("OPTIONS") {
+        if OLDER.iter().any(|word| cursor.is(word)) {
+            return older_options(cursor, start);
+        }
+        if with || cursor.is("STORED") || cursor.is("PARTITIONED") || cursor.is("OPTIONS") {
             return Err(ParseError::syntax_help(
                 "the options of COPY stand in brackets",
                 "write COPY … (FORMAT csv, HEADER true)",
@@ -135,6 +139,42 @@ fn options(cursor: &mut Cursor<'_>) -> Result<CopyOptions, ParseError> {
     }
     cursor.expect_sign(&Token::RParen)?;
     check_csv_only(&options, start)?;
+    Ok(options)
+}
+
+/// Words that begin an option in the older form.
+const OLDER: [&str; 4] = ["CSV", "HEADER", "DELIMITER", "NULL"];
+
+/// Options without brackets and commas, as PostgreSQL wrote them before version 9.
+fn older_options(cursor: &mut Cursor<'_>, start: SourceSpan) -> Result<CopyOptions, ParseError> {
+    let mut options = CopyOptions::default();
+    while let Some(word) = OLDER.iter().find(|word| cursor.is(word)) {
+        let at = cursor.span();
+        cursor.expect(word)?;
+        let again = match *word {
+            "CSV" => options.format.replace(CopyFormat::Csv).is_some(),
+            "HEADER" => options.header.replace(true).is_some(),
+            "DELIMITER" => {
+                let _ = cursor.take("AS");
+                options.delimiter.replace(delimiter(cursor)?).is_some()
+            }
+            _ => {
+                let _ = cursor.take("AS");
+                options.null.replace(cursor.string("a string in quotes")?.0).is_some()
+            }
+        };
+        if again {
+            return Err(ParseError::syntax(format!("{word} stands twice"), at));
+        }
+    }
+    if options.format.is_none() {
+        // Without CSV the older form means PostgreSQL's own text format.
+        return Err(ParseError::unsupported(
+            "COPY in PostgreSQL's text format",
+            "add CSV, or write COPY … (FORMAT csv, HEADER true)",
+            start,
+        ));
+    }
     Ok(options)
 }
 
