@@ -1,5 +1,6 @@
 //! Plays one script against a server, record by record.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +69,7 @@ impl Player<'_> {
             database,
             deadline: self.deadline,
             clients: BTreeMap::new(),
+            folder: None,
         };
         let outcome = self.records(script, &mut session, fatal, chosen).await?;
         for client in session.clients.values() {
@@ -122,7 +124,8 @@ impl Player<'_> {
             Action::Statement { .. } | Action::Query(_) => {}
         }
         let client = session.client(record.connection.as_ref())?;
-        let answer = match client.execute(record.sql(), &[]).await {
+        let sql = session.substituted(record.sql())?;
+        let answer = match client.execute(&sql, &[]).await {
             Ok(answer) => Ok(answer.results.into_iter().next_back().unwrap_or_default()),
             Err(ClientError::Server(body)) => Err((body.code, format!("{}: {}", body.code, body.error))),
             Err(ClientError::Deadline { .. }) => {
@@ -207,9 +210,28 @@ struct Session<'a> {
     database: &'a str,
     deadline: Duration,
     clients: BTreeMap<Option<Arc<str>>, Client>,
+    /// For files of the script, once it names one.
+    folder: Option<tempfile::TempDir>,
 }
 
+/// The variable for a script's own folder, as `sqllogictest`'s runner knows it.
+const TEST_FOLDER: &str = "${__TEST_DIR__}";
+
 impl Session<'_> {
+    /// `sql` with the script's own folder in place of the variable.
+    fn substituted<'a>(&mut self, sql: &'a str) -> Result<Cow<'a, str>> {
+        if !sql.contains(TEST_FOLDER) {
+            return Ok(Cow::Borrowed(sql));
+        }
+        let folder = match self.folder.take() {
+            Some(folder) => folder,
+            None => tempfile::tempdir()?,
+        };
+        let sql = sql.replace(TEST_FOLDER, &folder.path().to_string_lossy());
+        self.folder = Some(folder);
+        Ok(Cow::Owned(sql))
+    }
+
     fn client(&mut self, name: Option<&Arc<str>>) -> Result<Client, ClientError> {
         let key = name.cloned();
         if let Some(client) = self.clients.get(&key) {
