@@ -11,7 +11,10 @@ use candor_proto::{LogIndex, NodeName};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
-use crate::schema::{CollectionDef, CollectionId, ColumnDef, ROW_ID_COLUMN, ReplicaDef, SchemaChange, ViewDef};
+use crate::schema::{
+    ARRAY_DEPTH_MAX, CollectionDef, CollectionId, ColumnDef, ColumnType, ROW_ID_COLUMN, ReplicaDef, SchemaChange,
+    TypeDef, TypeId, ViewDef,
+};
 
 /// What a range holds at one version.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +24,8 @@ pub struct Catalog {
     databases: BTreeMap<String, Database>,
     collections: BTreeMap<CollectionId, Collection>,
     replicas: BTreeMap<NodeName, Arc<ReplicaDef>>,
+    next_type_id: u32,
+    types: BTreeMap<TypeId, Arc<TypeDef>>,
 }
 
 /// A catalog as plain data.
@@ -32,6 +37,8 @@ pub(crate) struct CatalogImage {
     collections: Vec<Arc<CollectionDef>>,
     views: Vec<Arc<ViewDef>>,
     replicas: Vec<Arc<ReplicaDef>>,
+    next_type_id: u32,
+    types: Vec<Arc<TypeDef>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -126,6 +133,37 @@ impl Catalog {
             .flat_map(|database| database.views.values())
     }
 
+    /// The enumerated type of this name.
+    pub fn type_named(&self, database: &str, name: &str) -> Option<&Arc<TypeDef>> {
+        self.types
+            .values()
+            .find(|def| def.database == database && def.name == name)
+    }
+
+    /// The enumerated type of this id.
+    pub fn type_by_id(&self, id: TypeId) -> Option<&Arc<TypeDef>> {
+        self.types.get(&id)
+    }
+
+    /// All enumerated types of the range, by id.
+    pub fn types(&self) -> impl Iterator<Item = &Arc<TypeDef>> {
+        self.types.values()
+    }
+
+    /// An id that no enumerated type of this range has ever had.
+    pub fn next_type_id(&self) -> TypeId {
+        TypeId(self.next_type_id)
+    }
+
+    /// The type as SQL names it, enumerated types by their names.
+    pub fn sql_name(&self, ty: ColumnType) -> String {
+        match (enum_of(ty).and_then(|id| self.type_by_id(id)), ty) {
+            (Some(def), ColumnType::Array { depth, .. }) => format!("{}{}", def.name, "[]".repeat(usize::from(depth))),
+            (Some(def), _) => def.name.clone(),
+            (None, _) => ty.sql_name(),
+        }
+    }
+
     /// The declared peers, by name.
     pub fn replicas(&self) -> impl Iterator<Item = &Arc<ReplicaDef>> {
         self.replicas.values()
@@ -159,6 +197,8 @@ impl Catalog {
             collections: self.all_collections().cloned().collect(),
             views: views.cloned().collect(),
             replicas: self.replicas.values().cloned().collect(),
+            next_type_id: self.next_type_id,
+            types: self.types.values().cloned().collect(),
         }
     }
 
@@ -175,6 +215,8 @@ impl Catalog {
             databases: databases.collect(),
             collections: BTreeMap::new(),
             replicas: replicas.collect(),
+            next_type_id: image.next_type_id,
+            types: image.types.into_iter().map(|def| (def.id, def)).collect(),
         };
         for def in image.collections {
             let database = catalog.database_without(&def.database, &def.name)?;
@@ -207,7 +249,65 @@ impl Catalog {
                 Some(_) => Ok(()),
                 None => Err(format!("there is no replica `{name}`")),
             },
+            SchemaChange::DefineType(def) => self.define_type(def),
+            SchemaChange::ChangeType(def) => self.change_type(def),
+            SchemaChange::RemoveType { id } => self.remove_type(*id),
         }
+    }
+
+    fn define_type(&mut self, def: &TypeDef) -> Result<(), String> {
+        if def.id.0 < self.next_type_id || def.id.0 == u32::MAX {
+            return Err(format!("type id {} is taken", def.id));
+        }
+        self.check_type(def)?;
+        self.next_type_id = def.id.0 + 1;
+        self.types.insert(def.id, Arc::new(def.clone()));
+        Ok(())
+    }
+
+    fn change_type(&mut self, def: &TypeDef) -> Result<(), String> {
+        let present = self.types.get(&def.id).ok_or_else(|| no_type(def.id))?;
+        if present.database != def.database {
+            return Err(format!("the type `{}` stays in its database", present.name));
+        }
+        // Rows hold labels, so each label there is must stay.
+        if let Some(lost) = present.labels.iter().find(|label| !def.labels.contains(label)) {
+            return Err(format!("rows of type `{}` may hold the label `{lost}`", present.name));
+        }
+        self.check_type(def)?;
+        self.types.insert(def.id, Arc::new(def.clone()));
+        Ok(())
+    }
+
+    fn check_type(&self, def: &TypeDef) -> Result<(), String> {
+        if !self.has_database(&def.database) {
+            return Err(no_database(&def.database));
+        }
+        if self
+            .type_named(&def.database, &def.name)
+            .is_some_and(|other| other.id != def.id)
+        {
+            return Err(format!("the type `{}.{}` exists", def.database, def.name));
+        }
+        let twice = |(at, label): &(usize, &String)| def.labels[..*at].contains(label);
+        match def.labels.iter().enumerate().find(twice) {
+            Some((_, label)) => Err(format!("the label `{label}` stands twice")),
+            None => Ok(()),
+        }
+    }
+
+    fn remove_type(&mut self, id: TypeId) -> Result<(), String> {
+        let def = self.types.get(&id).ok_or_else(|| no_type(id))?;
+        for collection in self.all_collections() {
+            if let Some(column) = collection.columns.iter().find(|column| enum_of(column.ty) == Some(id)) {
+                return Err(format!(
+                    "the column `{}` of `{}` has the type `{}`",
+                    column.name, collection.name, def.name
+                ));
+            }
+        }
+        self.types.remove(&id);
+        Ok(())
     }
 
     fn define_database(&mut self, name: &str) -> Result<(), String> {
@@ -223,6 +323,7 @@ impl Catalog {
         for id in removed.collections.values() {
             self.collections.remove(id);
         }
+        self.types.retain(|_, def| def.database != name);
         Ok(())
     }
 
@@ -239,6 +340,7 @@ impl Catalog {
         if def.id.0 < self.next_collection_id || def.id.0 == u32::MAX {
             return Err(format!("collection id {} is taken", def.id));
         }
+        self.check_types(&def.columns)?;
         let collection = Collection::new(def.clone())?;
         self.database_without(&def.database, &def.name)?
             .collections
@@ -256,7 +358,16 @@ impl Catalog {
         Ok(())
     }
 
+    /// Refuses a column of an enumerated type that is not there.
+    fn check_types(&self, columns: &[ColumnDef]) -> Result<(), String> {
+        for id in columns.iter().filter_map(|column| enum_of(column.ty)) {
+            self.type_by_id(id).ok_or_else(|| no_type(id))?;
+        }
+        Ok(())
+    }
+
     fn grow_columns(&mut self, id: CollectionId, columns: &[ColumnDef]) -> Result<(), String> {
+        self.check_types(columns)?;
         let collection = self.collections.get_mut(&id).ok_or_else(|| no_collection(id))?;
         let mut def = CollectionDef::clone(&collection.def);
         for column in columns {
@@ -300,6 +411,19 @@ impl Catalog {
     }
 }
 
+/// The enumerated type of a column, or of its elements.
+pub fn enum_of(ty: ColumnType) -> Option<TypeId> {
+    match ty {
+        ColumnType::Enum(id) => Some(id),
+        ColumnType::Array { element, .. } => enum_of(element.into()),
+        _ => None,
+    }
+}
+
+fn no_type(id: TypeId) -> String {
+    format!("there is no type with id {id}")
+}
+
 fn no_database(name: &str) -> String {
     format!("there is no database `{name}`")
 }
@@ -318,6 +442,11 @@ fn check_definition(def: &CollectionDef) -> Result<(), String> {
             return Err(format!("column `{}` stands twice", column.name));
         }
         check_column_id(def, ordinal)?;
+    }
+    for column in &def.columns {
+        if matches!(column.ty, ColumnType::Array { depth, .. } if !(1..=ARRAY_DEPTH_MAX).contains(&depth)) {
+            return Err(format!("column `{}` is an array without a possible depth", column.name));
+        }
     }
     for key in std::iter::once(&def.key)
         .filter(|key| !key.is_empty())

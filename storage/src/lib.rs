@@ -5,6 +5,7 @@ mod batch;
 mod catalog;
 mod constant;
 pub mod disk;
+mod element;
 mod entry;
 mod error;
 mod layout;
@@ -18,16 +19,17 @@ mod store;
 mod table;
 
 pub use apply::Outcome;
-pub use catalog::Catalog;
+pub use catalog::{Catalog, enum_of};
 pub use constant::Constant;
 pub use entry::{Entry, chain};
 pub use error::{ApplyRefusal, ReadError, RecordError, SnapshotError, StorageError};
 pub use log::Agreement;
 pub use record::{Mutation, Record, TableChange, Transaction, TransactionPart};
 pub use schema::{
-    CheckDef, CollectionDef, CollectionId, ColumnDef, ColumnType, ROW_ID_COLUMN, ReplicaDef, SchemaChange, ViewDef,
+    ARRAY_DEPTH_MAX, CheckDef, CollectionDef, CollectionId, ColumnDef, ColumnType, ElementType, ROW_ID_COLUMN,
+    ReplicaDef, SchemaChange, TypeDef, TypeId, ViewDef,
 };
 pub use segments::{CacheFigures, ColumnBounds, PartRead, PartRows, RowFilter, SegmentCache};
 pub use snapshot::{ContentHash, Snapshot};
 pub use store::{Lease, MaintainLimits, Maintained, RangeStore, StoreInfo, StoreOptions, TableInfo};
-pub use table::{RowChanges, RowId, TablePart, TableSnapshot, TableStatistics};
+pub use table::{ColumnSummary, RowChanges, RowId, TablePart, TableSnapshot, TableSummary};

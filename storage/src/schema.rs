@@ -10,8 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::constant::Constant;
 
+/// Where Arrow keeps the name of an extension type.
+const EXTENSION_TYPE_NAME_KEY: &str = "ARROW:extension:name";
+
+/// Where Arrow keeps the parameter of an extension type.
+const EXTENSION_TYPE_METADATA_KEY: &str = "ARROW:extension:metadata";
+
 /// The column that stands for the hidden row id of a collection without a primary key.
 pub const ROW_ID_COLUMN: &str = "_row";
+
+pub use crate::element::{ARRAY_DEPTH_MAX, ElementType};
 
 /// Names one collection of a range for ever: a removed collection's id is never given again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -22,6 +30,30 @@ impl fmt::Display for CollectionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
+}
+
+/// Names one enumerated type of a range for ever: a removed type's id is never given again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TypeId(pub u32);
+
+impl fmt::Display for TypeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An enumerated type: its values are its labels, and the labels' order is theirs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TypeDef {
+    /// Its id, never given again.
+    pub id: TypeId,
+    /// The database it stands in.
+    pub database: String,
+    /// Its name, unique among the types of the database.
+    pub name: String,
+    /// Its labels, each once.
+    pub labels: Vec<String>,
 }
 
 /// The types a column may have.
@@ -62,6 +94,21 @@ pub enum ColumnType {
     TimestampTz,
     /// `INTERVAL`
     Interval,
+    /// `UUID`: its canonical text, lower case with hyphens. Whoever writes makes it so, as for the next four.
+    Uuid,
+    /// `JSON`: a valid document, as it was given.
+    Json,
+    /// `JSONB`: a valid document in its normal form.
+    Jsonb,
+    /// An enumerated type: the text of one of its labels.
+    Enum(TypeId),
+    /// An array: `depth` lists inside each other, 1 to 6, with `element` in the innermost. Elements may be NULL.
+    Array {
+        /// The type of the elements.
+        element: ElementType,
+        /// How many lists deep, 1 to [`ARRAY_DEPTH_MAX`].
+        depth: u8,
+    },
 }
 
 impl ColumnType {
@@ -75,18 +122,75 @@ impl ColumnType {
             Self::Float32 => DataType::Float32,
             Self::Float64 => DataType::Float64,
             Self::Decimal { precision, scale } => DataType::Decimal128(precision, scale),
-            Self::Text | Self::Varchar(_) => DataType::Utf8View,
+            Self::Text | Self::Varchar(_) | Self::Uuid | Self::Json | Self::Jsonb | Self::Enum(_) => DataType::Utf8View,
             Self::Bytes => DataType::BinaryView,
             Self::Date => DataType::Date32,
             Self::Time => DataType::Time64(TimeUnit::Microsecond),
             Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
             Self::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into())),
             Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
+            Self::Array { element, depth } => {
+                let element = ColumnType::from(element).arrow();
+                (0..depth).fold(element, |inner, _| DataType::new_list(inner, true))
+            }
+        }
+    }
+
+    /// The Arrow field of a column of this type. A type that shares its Arrow type with another stands in the field's
+    /// metadata, as an Arrow extension type; [`ColumnType::from_field`] reads it back.
+    pub fn field(self, name: &str, nullable: bool) -> Field {
+        let mut field = Field::new(name, self.arrow(), nullable);
+        if let Some((name, of)) = self.extension() {
+            let metadata = field.metadata_mut();
+            metadata.insert(EXTENSION_TYPE_NAME_KEY.to_owned(), name.to_owned());
+            metadata.insert(EXTENSION_TYPE_METADATA_KEY.to_owned(), of);
+        }
+        field
+    }
+
+    /// Name and parameter of the Arrow extension type.
+    fn extension(self) -> Option<(&'static str, String)> {
+        let scalar = |ty: Self| match ty {
+            Self::Uuid => Some(("candor.uuid", String::new())),
+            Self::Json => Some(("candor.json", String::new())),
+            Self::Jsonb => Some(("candor.jsonb", String::new())),
+            Self::Enum(id) => Some(("candor.enum", id.to_string())),
+            Self::Varchar(length) => Some(("candor.varchar", length.to_string())),
+            _ => None,
+        };
+        match self {
+            Self::Array { element, .. } => scalar(element.into()),
+            other => scalar(other),
+        }
+    }
+
+    /// The type that [`ColumnType::field`] made `field` of; for other fields as [`ColumnType::from_arrow`].
+    pub fn from_field(field: &Field) -> Option<Self> {
+        let plain = Self::from_arrow(field.data_type())?;
+        let of = || field.metadata().get(EXTENSION_TYPE_METADATA_KEY)?.parse().ok();
+        let scalar = match field.extension_type_name() {
+            Some("candor.uuid") => Self::Uuid,
+            Some("candor.json") => Self::Json,
+            Some("candor.jsonb") => Self::Jsonb,
+            Some("candor.enum") => Self::Enum(TypeId(of()?)),
+            Some("candor.varchar") => Self::Varchar(of()?),
+            _ => return Some(plain),
+        };
+        match plain {
+            Self::Text => Some(scalar),
+            Self::Array {
+                element: ElementType::Text,
+                depth,
+            } => Some(Self::Array {
+                element: scalar.try_into().ok()?,
+                depth,
+            }),
+            other => Some(other),
         }
     }
 
     /// The narrowest column type that holds every value of `ty`; the caller casts to [`ColumnType::arrow`].
-    /// `None` for types no column can hold (lists, structs, unsigned 64-bit numbers beyond `NUMERIC(20)` do fit).
+    /// `None` for types no column can hold: structs, maps, lists of them, lists that are too deep.
     pub fn from_arrow(ty: &DataType) -> Option<Self> {
         Some(match ty {
             DataType::Boolean => Self::Bool,
@@ -115,11 +219,41 @@ impl ColumnType {
             DataType::Timestamp(_, Some(_)) => Self::TimestampTz,
             DataType::Interval(_) => Self::Interval,
             DataType::Dictionary(_, value) => Self::from_arrow(value)?,
+            DataType::List(item)
+            | DataType::LargeList(item)
+            | DataType::FixedSizeList(item, _)
+            | DataType::ListView(item) => Self::from_arrow(item.data_type())?.array()?,
             _ => return None,
         })
     }
 
-    /// The type as SQL names it.
+    /// An array of this type; `None` where it would be too deep.
+    pub fn array(self) -> Option<Self> {
+        match self {
+            Self::Array { element, depth } if depth < ARRAY_DEPTH_MAX => Some(Self::Array {
+                element,
+                depth: depth + 1,
+            }),
+            other => Some(Self::Array {
+                element: other.try_into().ok()?,
+                depth: 1,
+            }),
+        }
+    }
+
+    /// The type of the elements of an array: lists, where it is deep.
+    pub fn item(self) -> Option<Self> {
+        match self {
+            Self::Array { element, depth: 1 } => Some(element.into()),
+            Self::Array { element, depth } => Some(Self::Array {
+                element,
+                depth: depth - 1,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The type as SQL names it. An enumerated type is called ENUM: its name stands in the catalog.
     pub fn sql_name(self) -> String {
         match self {
             Self::Bool => "BOOLEAN".into(),
@@ -137,6 +271,13 @@ impl ColumnType {
             Self::Timestamp => "TIMESTAMP".into(),
             Self::TimestampTz => "TIMESTAMPTZ".into(),
             Self::Interval => "INTERVAL".into(),
+            Self::Uuid => "UUID".into(),
+            Self::Json => "JSON".into(),
+            Self::Jsonb => "JSONB".into(),
+            Self::Enum(_) => "ENUM".into(),
+            Self::Array { element, depth } => {
+                format!("{}{}", ColumnType::from(element), "[]".repeat(usize::from(depth)))
+            }
         }
     }
 }
@@ -239,9 +380,8 @@ impl CollectionDef {
 
     /// The Arrow schema of its rows, in column order. Columns of the primary key are not nullable.
     pub fn schema(&self) -> SchemaRef {
-        let field = |(ordinal, column): (usize, &ColumnDef)| {
-            Field::new(&column.name, column.ty.arrow(), !self.requires_value(ordinal))
-        };
+        let field =
+            |(ordinal, column): (usize, &ColumnDef)| column.ty.field(&column.name, !self.requires_value(ordinal));
         Arc::new(Schema::new(
             self.columns.iter().enumerate().map(field).collect::<Vec<_>>(),
         ))
@@ -347,6 +487,15 @@ pub enum SchemaChange {
         /// Its node name.
         name: NodeName,
     },
+    /// Adds an enumerated type; refused if its id was ever used, its name is taken, or a label stands twice.
+    DefineType(TypeDef),
+    /// Gives a type a new name or more labels; refused if there is none, or if a label would go.
+    ChangeType(TypeDef),
+    /// Removes a type; refused if there is none, or if a column has it.
+    RemoveType {
+        /// Which.
+        id: TypeId,
+    },
 }
 
 #[cfg(test)]
@@ -376,8 +525,34 @@ mod tests {
         ];
         for ty in all {
             assert_eq!(ColumnType::from_arrow(&ty.arrow()), Some(ty));
+            let array = ty.array().and_then(ColumnType::array).expect("two deep");
+            assert_eq!(ColumnType::from_arrow(&array.arrow()), Some(array));
+            assert_eq!(array.item().and_then(ColumnType::item), Some(ty));
         }
         assert_eq!(ColumnType::Varchar(9).arrow(), DataType::Utf8View);
         assert_eq!(ColumnType::from_arrow(&DataType::Null), None);
+    }
+
+    #[test]
+    fn types_that_are_stored_as_text_stand_in_the_field() {
+        for ty in [
+            ColumnType::Uuid,
+            ColumnType::Json,
+            ColumnType::Jsonb,
+            ColumnType::Varchar(7),
+            ColumnType::Enum(TypeId(3)),
+            ColumnType::Text,
+        ] {
+            assert_eq!(ColumnType::from_field(&ty.field("c", true)), Some(ty));
+            let array = ty.array().expect("one deep");
+            assert_eq!(ColumnType::from_field(&array.field("c", true)), Some(array));
+        }
+    }
+
+    #[test]
+    fn arrays_end_at_six_lists() {
+        let deepest = (0..6).try_fold(ColumnType::Bool, |ty, _| ty.array()).expect("six");
+        assert_eq!(deepest.sql_name(), "BOOLEAN[][][][][][]");
+        assert_eq!(deepest.array(), None);
     }
 }

@@ -120,6 +120,11 @@ impl KeySpec {
         }
     }
 
+    /// Whether it is the key on the columns of these ids, in this order.
+    pub(crate) fn is_on(&self, columns: &[u32]) -> bool {
+        self.columns == columns
+    }
+
     /// The Arrow types of its columns.
     pub(crate) fn types(&self) -> &[DataType] {
         &self.types

@@ -20,21 +20,24 @@ pub(crate) mod layers;
 mod part;
 mod read;
 mod stage;
+mod statistics;
 
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::schema::CollectionDef;
 use delta::Delta;
 use history::{History, Step};
 use keys::KeySpec;
 use layers::{Layers, MainSegment};
+use statistics::KeptSummary;
 
-pub use part::{TablePart, TableStatistics};
+pub use part::TablePart;
 pub use read::{RowChanges, TableSnapshot};
 pub(crate) use stage::{StagedChange, Unfit, stage};
+pub use statistics::{ColumnSummary, TableSummary};
 
 /// The place of a row in its table: given when it begins, and kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +56,7 @@ pub(crate) struct Table {
     has_primary: bool,
     layers: RwLock<Arc<Layers>>,
     history: RwLock<History>,
+    summary: Mutex<KeptSummary>,
 }
 
 impl Table {
@@ -76,6 +80,7 @@ impl Table {
                 deltas: vec![delta],
             })),
             history: RwLock::new(history),
+            summary: Mutex::default(),
         }
     }
 

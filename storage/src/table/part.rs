@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt64Array};
+use arrow::array::{Array as _, ArrayRef, BooleanArray, RecordBatch, UInt64Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{and, filter_record_batch, prep_null_mask_filter};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -14,7 +14,7 @@ use super::ends::{CHUNK_ROWS, EndChunk};
 use crate::error::ReadError;
 use crate::layout::Layout;
 use crate::schema::ROW_ID_COLUMN;
-use crate::segments::{ColumnBounds, ColumnStatistics, PartRead, PartRows, SegmentPart};
+use crate::segments::{ColumnBounds, PartRead, PartRows, SegmentPart};
 
 /// Some rows of a table at a version that stand together.
 #[derive(Clone)]
@@ -24,15 +24,6 @@ pub struct TablePart(Kind);
 enum Kind {
     Memory(Arc<BlockPart>),
     Main(SegmentPart),
-}
-
-/// What is known of the rows of a table at a version without reading them.
-#[derive(Clone, Debug)]
-pub struct TableStatistics {
-    /// Visible rows, exact.
-    pub rows: usize,
-    /// By column; `None` where nothing is known, because rows stand in memory that nobody has counted.
-    pub columns: Option<Vec<ColumnStatistics>>,
 }
 
 /// A block at a version.
@@ -124,7 +115,10 @@ impl BlockPart {
         }
         if let Some(filter) = &request.filter {
             let kept = filter.keep(&self.batch(filter.columns(), false)?)?;
-            let kept = prep_null_mask_filter(&kept);
+            let kept = match kept.null_count() {
+                0 => kept,
+                _ => prep_null_mask_filter(&kept),
+            };
             let both = match &mask {
                 Some(visible) => and(visible, &kept)?,
                 None => kept,

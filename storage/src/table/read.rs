@@ -13,8 +13,9 @@ use arrow::record_batch::RecordBatchOptions;
 use super::block::Block;
 use super::delta::Delta;
 use super::history::Step;
+use super::keys::KeySpec;
 use super::layers::{Layers, Place, Seen};
-use super::part::{BlockPart, TablePart, TableStatistics};
+use super::part::{BlockPart, TablePart};
 use super::{RowId, Table};
 use crate::error::ReadError;
 use crate::layout::{Layout, LayoutColumn};
@@ -26,9 +27,9 @@ use crate::segments::{SegmentPart, SegmentView, from_stored};
 /// whatever moves to disk.
 #[derive(Clone)]
 pub struct TableSnapshot {
-    table: Arc<Table>,
+    pub(super) table: Arc<Table>,
     def: Arc<CollectionDef>,
-    layout: Arc<Layout>,
+    pub(super) layout: Arc<Layout>,
     version: u64,
     step: Step,
     /// Keeps what this version shows.
@@ -120,36 +121,37 @@ impl TableSnapshot {
         parts.extend(blocks.into_iter().map(part).map(TablePart::memory));
     }
 
-    /// What is known of the rows without reading them.
-    pub fn statistics(&self) -> TableStatistics {
-        let layers = self.table.layers();
-        let column = |column: &LayoutColumn| {
-            let mut parts = layers.main.iter().map(|main| main.segment.info().column(column.id));
-            let mut all = parts.next()??.clone();
-            for part in parts {
-                all.merge(part?);
-            }
-            Some(all)
-        };
-        let in_memory = layers.active().row_end() > layers.first_in_memory();
-        TableStatistics {
-            rows: self.row_count(),
-            columns: if in_memory {
-                None
-            } else {
-                self.layout.columns.iter().map(column).collect()
-            },
-        }
-    }
-
     /// The visible row with each of the primary keys in `keys` (its columns, in the key's order, by place).
     ///
     /// # Errors
     /// The collection has no primary key, or the columns are not of its types; a segment cannot be read.
     pub fn find(&self, keys: &RecordBatch) -> Result<Vec<Option<RowId>>, ReadError> {
-        let places = self.places_of(&self.table.layers(), keys)?;
+        self.find_in(0, self.primary()?, keys)
+    }
+
+    /// The visible row with each of `keys`, which are those of the primary or unique key on the columns of these ids. A
+    /// key with a NULL in it is no row's. `None` when this version has no such key.
+    ///
+    /// # Errors
+    /// Columns of other types than the key's; a segment cannot be read.
+    pub fn find_by(&self, columns: &[u32], keys: &RecordBatch) -> Result<Option<Vec<Option<RowId>>>, ReadError> {
+        let number = self.table.keys.iter().position(|spec| spec.is_on(columns));
+        number
+            .map(|number| self.find_in(number, &self.table.keys[number], keys))
+            .transpose()
+    }
+
+    fn find_in(&self, number: usize, spec: &KeySpec, keys: &RecordBatch) -> Result<Vec<Option<RowId>>, ReadError> {
+        let places = self.places_of(&self.table.layers(), (number, spec), keys)?;
         let id = |place: Option<Place>| Ok(place.map(|place| place.row_id()).transpose()?.map(RowId));
         places.into_iter().map(id).collect()
+    }
+
+    fn key_shape(&self, why: &str) -> ReadError {
+        ReadError::KeyShape {
+            collection: self.def.id,
+            why: why.to_owned(),
+        }
     }
 
     /// The visible rows with the primary keys in `keys`, in the order of the keys; keys that no row has are left out.
@@ -158,7 +160,7 @@ impl TableSnapshot {
     /// As [`TableSnapshot::find`] and [`TableSnapshot::rows`].
     pub fn get(&self, keys: &RecordBatch, projection: Option<&[usize]>) -> Result<RecordBatch, ReadError> {
         let ordinals = self.ordinals(projection)?;
-        let places = self.places_of(&self.table.layers(), keys)?;
+        let places = self.places_of(&self.table.layers(), (0, self.primary()?), keys)?;
         let found: Vec<Place> = places.into_iter().flatten().collect();
         self.gather(&found, &ordinals)
     }
@@ -194,24 +196,29 @@ impl TableSnapshot {
         }
     }
 
-    fn places_of(&self, layers: &Layers, keys: &RecordBatch) -> Result<Vec<Option<Place>>, ReadError> {
-        let shape = |why: String| ReadError::KeyShape {
-            collection: self.def.id,
-            why,
-        };
-        let spec = self
-            .table
-            .primary()
-            .ok_or_else(|| shape("it has no primary key".into()))?;
+    fn primary(&self) -> Result<&KeySpec, ReadError> {
+        let key = self.table.primary();
+        key.ok_or_else(|| self.key_shape("it has no primary key"))
+    }
+
+    /// The places of the rows with these keys, which are those of the `number`th key.
+    fn places_of(
+        &self,
+        layers: &Layers,
+        (number, spec): (usize, &KeySpec),
+        keys: &RecordBatch,
+    ) -> Result<Vec<Option<Place>>, ReadError> {
         if !spec.types().iter().eq(keys.columns().iter().map(Array::data_type)) {
-            return Err(shape("the columns are of other types".into()));
+            return Err(self.key_shape("the columns are of other types"));
         }
-        let keys = spec.encode(keys.columns()).map_err(|error| shape(error.to_string()))?;
+        let keys = spec
+            .encode(keys.columns())
+            .map_err(|error| self.key_shape(&error.to_string()))?;
         let seen = Seen {
             row_limit: self.step.rows,
             version: self.version,
         };
-        let find = |row| Ok(layers.by_key((0, spec), &keys, row, seen)?);
+        let find = |row| Ok(layers.by_key((number, spec), &keys, row, seen)?);
         (0..keys.len()).map(find).collect()
     }
 
@@ -264,7 +271,8 @@ fn gather_column(
     for (place, block) in places.iter().zip(blocks) {
         match (place, block) {
             (Place::Delta(_, row), Some(block)) => {
-                let array = *by_block.entry(block.first_row).or_insert_with(|| {
+                // Blocks that start alike are not one: small ones are merged while rows are looked up.
+                let array = *by_block.entry(Arc::as_ptr(block)).or_insert_with(|| {
                     arrays.push(block.column(column));
                     arrays.len() - 1
                 });

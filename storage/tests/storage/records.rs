@@ -51,8 +51,45 @@ fn every_type(rows: usize) -> RecordBatch {
             Arc::new(TimestampMicrosecondArray::from(column(rows, |row| row)).with_timezone("+00:00")),
         ),
         ("interval", Arc::new(IntervalMonthDayNanoArray::from(intervals))),
+        ("numbers", numbers(rows)),
+        ("texts", texts(rows)),
+        ("nested", nested(rows)),
         ("_row", Arc::new(UInt64Array::from(column(rows, |row| row as u64)))),
     ])
+}
+
+/// Lists of none to three numbers, some of them NULL.
+fn numbers(rows: usize) -> ArrayRef {
+    let mut lists = ListBuilder::new(Int32Builder::new());
+    for row in 0..rows {
+        let values = (0..row % 4).map(|at| (at != 1).then_some((row * 10 + at) as i32));
+        values.for_each(|value| lists.values().append_option(value));
+        lists.append(row % 3 != 1);
+    }
+    Arc::new(lists.finish())
+}
+
+fn texts(rows: usize) -> ArrayRef {
+    let mut lists = ListBuilder::new(StringViewBuilder::new());
+    for row in 0..rows {
+        let values = (0..row % 3).map(|at| (at != 1).then(|| "an element that needs a buffer ".repeat(row % 4)));
+        values.for_each(|value| lists.values().append_option(value));
+        lists.append(row % 3 != 1);
+    }
+    Arc::new(lists.finish())
+}
+
+fn nested(rows: usize) -> ArrayRef {
+    let mut lists = ListBuilder::new(ListBuilder::new(BooleanBuilder::new()));
+    for row in 0..rows {
+        for at in 0..row % 3 {
+            let values = (0..at).map(|value| (value != 1).then_some(row % 2 == 0));
+            values.for_each(|value| lists.values().values().append_option(value));
+            lists.values().append(at != 1);
+        }
+        lists.append(row % 5 != 4);
+    }
+    Arc::new(lists.finish())
 }
 
 fn part(begun: RecordBatch) -> Record {
