@@ -96,7 +96,7 @@ fn not_created(cursor: &Cursor<'_>) -> ParseError {
         "FUNCTION" | "PROCEDURE" | "AGGREGATE" => "functions of one's own are not available",
         "TRIGGER" => "triggers are not available",
         "SEQUENCE" => "sequences are not available: use uuid()",
-        "TYPE" | "DOMAIN" => "types of one's own are not available: use CHECK",
+        "DOMAIN" => "domains are not available: give the column a CHECK",
         "EXTENSION" => "extensions are not available",
         _ => "CREATE takes TABLE, VIEW, DATABASE or SCHEMA",
     };

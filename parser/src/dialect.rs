@@ -102,6 +102,12 @@ impl Dialect for BoundedDialect {
         POSTGRES.prec_value(precedence)
     }
 
+    /// `INSERT … SELECT 1 ON CONFLICT …`: that ON names no column.
+    fn is_column_alias(&self, keyword: &Keyword, parser: &mut Parser) -> bool {
+        POSTGRES.is_column_alias(keyword, parser)
+            && !(*keyword == Keyword::ON && parser.peek_keyword(Keyword::CONFLICT))
+    }
+
     as_postgres! {
         supports_unicode_string_literal,
         supports_filter_during_aggregation,

@@ -8,6 +8,7 @@ mod dialect;
 mod error;
 mod explain;
 mod lex;
+mod merge;
 mod refuse;
 mod script;
 mod session;
@@ -15,9 +16,11 @@ pub mod span;
 mod sql;
 mod statement;
 mod tails;
+mod types;
 
 pub use error::ParseError;
 pub use lex::{NESTING_MAX, OPERATORS_MAX, QUERIES_MAX, SCRIPT_BYTES_MAX};
+pub use merge::{does_nothing, inserts_defaults};
 pub use script::parse_script;
 pub use sqlparser::ast;
 pub use statement::{

@@ -15,6 +15,7 @@ use crate::session;
 use crate::sql;
 use crate::statement::{Body, Clause, CopyDirection, Script, Statement, Tails};
 use crate::tails;
+use crate::types;
 
 /// Reads a script: statements separated by `;`. Nothing of a script that is refused has run.
 ///
@@ -78,22 +79,14 @@ fn statement(words: Words<'_>) -> Result<Statement, ParseError> {
 /// Whether the text itself is kept, to be read again for other statements.
 fn is_kept(body: &Body) -> bool {
     match body {
-        Body::Define(_) | Body::CreateView(_) => true,
+        Body::Define(_) | Body::CreateView(_) | Body::Type(_) => true,
         Body::CreateTable(table) => table.query.is_none(),
         _ => false,
     }
 }
 
 /// Statements that are understood and not run, with what to do instead.
-const NOT_RUN: [(&str, &str); 38] = [
-    (
-        "SAVEPOINT",
-        "savepoints are not available yet: roll the whole transaction back",
-    ),
-    (
-        "RELEASE",
-        "savepoints are not available yet: roll the whole transaction back",
-    ),
+const NOT_RUN: [(&str, &str); 36] = [
     (
         "ALTER",
         "definitions cannot be altered yet: an open collection grows columns as rows arrive; otherwise copy with CREATE TABLE … AS SELECT …",
@@ -159,12 +152,16 @@ pub(crate) fn body(words: &Words<'_>) -> Result<Body, ParseError> {
     if let Some(body) = session::transaction(&mut cursor)? {
         return Ok(body);
     }
+    if let Some(body) = types::statement(words)? {
+        return Ok(body);
+    }
     let keyword = first
         .word()
         .map(|word| word.value.to_ascii_uppercase())
         .unwrap_or_default();
     match keyword.as_str() {
-        "SELECT" | "WITH" | "VALUES" => query(words),
+        "SELECT" | "VALUES" => query(words),
+        "WITH" => query_or_write(words),
         "TABLE" => table(words),
         "RETURN" => return_expression(words),
         "INSERT" | "UPDATE" | "DELETE" | "TRUNCATE" | "MERGE" => {
@@ -209,6 +206,15 @@ fn begin_help(word: &str) -> &'static str {
 fn query(words: &Words<'_>) -> Result<Body, ParseError> {
     let statement = refuse::query(sql::statement(words)?, words)?;
     Ok(Body::Query(Box::new(statement)))
+}
+
+/// A WITH stands before a query or a write, and a write may stand in it.
+fn query_or_write(words: &Words<'_>) -> Result<Body, ParseError> {
+    let statement = sql::statement(words)?;
+    if refuse::is_write(&statement) {
+        return Ok(Body::Write(Box::new(refuse::write(statement, words)?)));
+    }
+    Ok(Body::Query(Box::new(refuse::query(statement, words)?)))
 }
 
 /// `TABLE name …` is `SELECT * FROM name …`.
@@ -277,11 +283,17 @@ fn check_tails_fit(body: &Body, tails: &Tails, words: &Words<'_>) -> Result<(), 
         Body::Write(_) | Body::Copy(_) | Body::CreateTable(_) => {
             "a write is decided by the leader, whose copy is never stale"
         }
-        Body::Define(_) | Body::Remove(_) => "a definition is decided by the leader, or by the node being asked",
+        Body::Define(_) | Body::Type(_) | Body::Remove(_) => {
+            "a definition is decided by the leader, or by the node being asked"
+        }
         Body::Use { .. }
         | Body::InfoFor(_)
         | Body::Commit
         | Body::Rollback
+        | Body::Savepoint(_)
+        | Body::RollbackTo(_)
+        | Body::Release(_)
+        | Body::SetTransaction { .. }
         | Body::Set { .. }
         | Body::Reset(_)
         | Body::Show(_) => "it is answered by the node being asked",

@@ -7,7 +7,8 @@ use crate::error::ParseError;
 use crate::lex::span_of;
 use crate::statement::{Body, InfoFor, Setting};
 
-/// BEGIN, START TRANSACTION, COMMIT, END, ROLLBACK, ABORT; `None` when the statement is none of them.
+/// BEGIN, START TRANSACTION, COMMIT, END, ROLLBACK, ABORT, SAVEPOINT, RELEASE; `None` when the statement is none of
+/// them.
 pub(crate) fn transaction(cursor: &mut Cursor<'_>) -> Result<Option<Body>, ParseError> {
     let body = if cursor.take_all(&["START", "TRANSACTION"]) {
         begin(cursor)?
@@ -19,7 +20,17 @@ pub(crate) fn transaction(cursor: &mut Cursor<'_>) -> Result<Option<Body>, Parse
         Body::Commit
     } else if cursor.take("ROLLBACK") || cursor.take("ABORT") {
         end_of_transaction(cursor, "ROLLBACK")?;
-        Body::Rollback
+        if cursor.take("TO") {
+            let _ = cursor.take("SAVEPOINT");
+            Body::RollbackTo(savepoint(cursor)?)
+        } else {
+            Body::Rollback
+        }
+    } else if cursor.take("SAVEPOINT") {
+        Body::Savepoint(savepoint(cursor)?)
+    } else if cursor.take("RELEASE") {
+        let _ = cursor.take("SAVEPOINT");
+        Body::Release(savepoint(cursor)?)
     } else {
         return Ok(None);
     };
@@ -27,7 +38,18 @@ pub(crate) fn transaction(cursor: &mut Cursor<'_>) -> Result<Option<Body>, Parse
     Ok(Some(body))
 }
 
+fn savepoint(cursor: &mut Cursor<'_>) -> Result<String, ParseError> {
+    Ok(cursor.name("the name of a savepoint")?.0)
+}
+
 fn begin(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
+    Ok(Body::Begin {
+        read_only: modes(cursor)?.unwrap_or(false),
+    })
+}
+
+/// READ ONLY, READ WRITE, ISOLATION LEVEL …, in any order: whether the transaction only reads, if said.
+fn modes(cursor: &mut Cursor<'_>) -> Result<Option<bool>, ParseError> {
     let mut read_only = None;
     loop {
         let start = cursor.span();
@@ -47,9 +69,7 @@ fn begin(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
             break;
         }
     }
-    Ok(Body::Begin {
-        read_only: read_only.unwrap_or(false),
-    })
+    Ok(read_only)
 }
 
 fn set_once(slot: &mut Option<bool>, value: bool, at: candor_proto::SourceSpan) -> Result<(), ParseError> {
@@ -86,11 +106,8 @@ fn end_of_transaction(cursor: &mut Cursor<'_>, what: &str) -> Result<(), ParseEr
     if cursor.is("PREPARED") {
         return refuse("PREPARED", "a transaction ends with COMMIT or ROLLBACK");
     }
-    if cursor.is("TO") {
-        return refuse(
-            "TO SAVEPOINT",
-            "savepoints are not available yet: roll the whole transaction back",
-        );
+    if what != "ROLLBACK" && cursor.is("TO") {
+        return refuse("TO", "COMMIT takes no savepoint; RELEASE SAVEPOINT name forgets one");
     }
     if cursor.take_all(&["AND", "NO", "CHAIN"]) {
         return Ok(());
@@ -143,7 +160,29 @@ pub(crate) fn set(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
             start,
         ));
     }
-    if cursor.is("TRANSACTION") || cursor.is("CONSTRAINTS") || cursor.is("ROLE") {
+    if cursor.take("TRANSACTION") {
+        if cursor.is("SNAPSHOT") {
+            return Err(ParseError::unsupported(
+                "SET TRANSACTION SNAPSHOT",
+                "BEGIN READ ONLY VERSION n reads a version of your choice",
+                start,
+            ));
+        }
+        if cursor.is_done() {
+            return Err(cursor.wanted("READ ONLY, READ WRITE or ISOLATION LEVEL …"));
+        }
+        let read_only = modes(cursor)?;
+        cursor.expect_end()?;
+        return Ok(Body::SetTransaction { read_only });
+    }
+    if cursor.is("SESSION") && cursor.words.is(cursor.at + 1, "CHARACTERISTICS") {
+        return Err(ParseError::unsupported(
+            "SET SESSION CHARACTERISTICS",
+            "say it on each transaction: BEGIN READ ONLY",
+            start,
+        ));
+    }
+    if cursor.is("CONSTRAINTS") || cursor.is("ROLE") {
         return Err(ParseError::unsupported(
             format!("SET {}", cursor.words.written(cursor.at).to_uppercase()),
             "transactions are described where they begin: BEGIN READ ONLY",

@@ -74,7 +74,8 @@ pub enum Body {
         /// [`Body::Query`] or [`Body::Write`].
         inner: Box<Body>,
     },
-    /// INSERT, UPDATE, DELETE, TRUNCATE, MERGE.
+    /// INSERT, UPDATE, DELETE, TRUNCATE, MERGE; `ast::Statement::Query` when a WITH stands before it or has writes in
+    /// it.
     Write(Box<ast::Statement>),
     /// COPY … FROM / TO.
     Copy(Copy),
@@ -84,6 +85,8 @@ pub enum Body {
     CreateTable(Box<ast::CreateTable>),
     /// CREATE VIEW.
     CreateView(Box<ast::CreateView>),
+    /// CREATE TYPE … AS ENUM, ALTER TYPE, DROP TYPE.
+    Type(Box<ast::Statement>),
     /// REMOVE …, DROP ….
     Remove(Remove),
     /// USE NAMESPACE / DATABASE; at least one is named.
@@ -104,6 +107,17 @@ pub enum Body {
     Commit,
     /// ROLLBACK, ABORT.
     Rollback,
+    /// SAVEPOINT name.
+    Savepoint(String),
+    /// ROLLBACK TO [SAVEPOINT] name.
+    RollbackTo(String),
+    /// RELEASE [SAVEPOINT] name.
+    Release(String),
+    /// SET TRANSACTION …, of the open one.
+    SetTransaction {
+        /// READ ONLY or READ WRITE, if said.
+        read_only: Option<bool>,
+    },
     /// SET name = value. Whether there is such a setting is the server's to say.
     Set {
         /// The setting, lower case; dots kept.
@@ -123,7 +137,12 @@ impl Body {
     /// Whether it may change data, definitions or the cluster: decided by a leader, or by the node asked.
     pub fn writes(&self) -> bool {
         match self {
-            Self::Write(_) | Self::Define(_) | Self::CreateTable(_) | Self::CreateView(_) | Self::Remove(_) => true,
+            Self::Write(_)
+            | Self::Define(_)
+            | Self::CreateTable(_)
+            | Self::CreateView(_)
+            | Self::Type(_)
+            | Self::Remove(_) => true,
             Self::Copy(copy) => copy.direction == CopyDirection::From,
             Self::Explain { analyze, inner, .. } => *analyze && inner.writes(),
             Self::Query(_)
@@ -132,6 +151,10 @@ impl Body {
             | Self::Begin { .. }
             | Self::Commit
             | Self::Rollback
+            | Self::Savepoint(_)
+            | Self::RollbackTo(_)
+            | Self::Release(_)
+            | Self::SetTransaction { .. }
             | Self::Set { .. }
             | Self::Reset(_)
             | Self::Show(_) => false,

@@ -18,7 +18,7 @@ use crate::error::ParseError;
 use crate::lex::Words;
 
 pub(crate) use ddl::{create_table, create_view};
-pub(crate) use write::write;
+pub(crate) use write::{is_write, write};
 
 /// Checks a statement that has to be a query, and brings FETCH FIRST into the form of LIMIT.
 ///
@@ -34,7 +34,11 @@ pub(crate) fn query(mut statement: ast::Statement, words: &Words<'_>) -> Result<
 
 /// Checks every query inside anything.
 fn reads(node: &mut impl VisitMut, words: &Words<'_>) -> Result<(), ParseError> {
-    match node.visit(&mut read::Reads { words }) {
+    flow(node.visit(&mut read::Reads { words }))
+}
+
+fn flow(flow: ControlFlow<ParseError>) -> Result<(), ParseError> {
+    match flow {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
@@ -42,10 +46,7 @@ fn reads(node: &mut impl VisitMut, words: &Words<'_>) -> Result<(), ParseError> 
 
 /// Checks joins that stand outside a SELECT.
 fn joins(tables: &[ast::TableWithJoins], words: &Words<'_>) -> Result<(), ParseError> {
-    match tables.iter().try_for_each(|table| read::Reads { words }.joins(table)) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
-    }
+    flow(tables.iter().try_for_each(|table| read::Reads { words }.joins(table)))
 }
 
 /// Whether the word at `location` is an alias without AS.

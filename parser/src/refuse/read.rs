@@ -122,22 +122,17 @@ impl Reads<'_> {
         }
     }
 
-    fn with(&self, with: &ast::With) -> Flow {
+    pub(super) fn with(&self, with: &ast::With) -> Flow {
         for cte in &with.cte_tables {
             let ast::Cte {
                 alias,
                 query: _,
                 from,
-                materialized,
+                // Whether a WITH query is computed once is the planner's choice, and never changes the answer.
+                materialized: _,
                 closing_paren_token: _,
             } = cte;
             self.alias(Some(alias))?;
-            refuse_if!(
-                materialized.is_some(),
-                "[NOT] MATERIALIZED",
-                "leave it away: whether a WITH query is computed once is the planner's choice, and never changes the answer",
-                self.words.locate(&["MATERIALIZED"])
-            );
             refuse_if!(
                 from.is_some(),
                 "FROM after a WITH query",

@@ -2,7 +2,8 @@
 
 use sqlparser::ast;
 
-use super::{joins, reads};
+use super::read::Reads;
+use super::{flow, joins, reads};
 use crate::error::ParseError;
 use crate::lex::Words;
 
@@ -11,16 +12,69 @@ use crate::lex::Words;
 /// # Errors
 /// [`ParseError::Unsupported`] for each clause that would be ignored.
 pub(crate) fn write(mut statement: ast::Statement, words: &Words<'_>) -> Result<ast::Statement, ParseError> {
-    match &statement {
+    part(&mut statement, words)?;
+    Ok(statement)
+}
+
+/// A write, or a query that is one or has some in its WITH.
+fn part(statement: &mut ast::Statement, words: &Words<'_>) -> Result<(), ParseError> {
+    match statement {
         ast::Statement::Insert(insert) => self::insert(insert, words)?,
         ast::Statement::Update(update) => self::update(update, words)?,
         ast::Statement::Delete(delete) => self::delete(delete, words)?,
         ast::Statement::Truncate(truncate) => self::truncate(truncate, words)?,
         ast::Statement::Merge(merge) => self::merge(merge, words)?,
+        ast::Statement::Query(query) => return self::query(query, words),
         _ => return Err(ParseError::syntax("a write is expected here", words.whole())),
     }
-    reads(&mut statement, words)?;
-    Ok(statement)
+    reads(statement, words)
+}
+
+/// Whether a statement that begins with WITH writes.
+pub(crate) fn is_write(statement: &ast::Statement) -> bool {
+    let ast::Statement::Query(query) = statement else {
+        return false;
+    };
+    let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
+    write_of(&query.body) || ctes.into_iter().any(|cte| write_of(&cte.query.body))
+}
+
+fn write_of(body: &ast::SetExpr) -> bool {
+    matches!(
+        body,
+        ast::SetExpr::Insert(_) | ast::SetExpr::Update(_) | ast::SetExpr::Delete(_) | ast::SetExpr::Merge(_)
+    )
+}
+
+/// A query whose body or whose WITH holds writes; deeper inside they are refused as in any query.
+fn query(query: &mut ast::Query, words: &Words<'_>) -> Result<(), ParseError> {
+    let mut with = query.with.take();
+    if let Some(with) = &mut with {
+        flow(Reads { words }.with(with))?;
+        for cte in &mut with.cte_tables {
+            if write_of(&cte.query.body) && cte.query.with.is_some() {
+                return Err(ParseError::unsupported(
+                    "WITH before a write inside a WITH",
+                    "put its queries into the outer WITH",
+                    words.whole(),
+                ));
+            }
+            body(&mut cte.query, words)?;
+        }
+    }
+    body(query, words)?;
+    query.with = with;
+    Ok(())
+}
+
+fn body(query: &mut ast::Query, words: &Words<'_>) -> Result<(), ParseError> {
+    match query.body.as_mut() {
+        ast::SetExpr::Insert(statement)
+        | ast::SetExpr::Update(statement)
+        | ast::SetExpr::Delete(statement)
+        | ast::SetExpr::Merge(statement) => part(statement, words),
+        _ => reads(query, words),
+    }
 }
 
 /// Refuses when one of `$present`; the place is where the words stand.
@@ -323,10 +377,10 @@ fn merge(merge: &ast::Merge, words: &Words<'_>) -> Result<(), ParseError> {
         merge_token: _,
         optimizer_hints,
         into,
-        table: _,
+        table,
         source: _,
         on: _,
-        clauses: _,
+        clauses,
         output,
     } = merge;
     refuse_if!(
@@ -343,6 +397,66 @@ fn merge(merge: &ast::Merge, words: &Words<'_>) -> Result<(), ParseError> {
         "write MERGE INTO name USING …",
         &["MERGE"]
     );
-    refuse_if!(words, output.is_some(), "OUTPUT", "leave it away", &["OUTPUT"]);
+    refuse_if!(
+        words,
+        matches!(output, Some(ast::OutputClause::Output { .. })),
+        "OUTPUT",
+        OUTPUT_HELP,
+        &["OUTPUT"]
+    );
+    refuse_if!(
+        words,
+        !matches!(table, ast::TableFactor::Table { .. }),
+        "MERGE into a query",
+        "write MERGE INTO name USING …",
+        &["INTO"]
+    );
+    refuse_if!(
+        words,
+        clauses.is_empty(),
+        "MERGE without WHEN",
+        "write WHEN MATCHED THEN … or WHEN NOT MATCHED THEN …",
+        &["MERGE"]
+    );
+    clauses.iter().try_for_each(|clause| merge_clause(clause, words))
+}
+
+fn merge_clause(clause: &ast::MergeClause, words: &Words<'_>) -> Result<(), ParseError> {
+    let ast::MergeClause {
+        when_token: _,
+        clause_kind: _,
+        predicate: _,
+        action,
+    } = clause;
+    let (has_where, columns): (bool, &[ast::ObjectName]) = match action {
+        ast::MergeAction::Insert(ast::MergeInsertExpr {
+            insert_token: _,
+            columns,
+            kind_token: _,
+            kind: _,
+            insert_predicate,
+        }) => (insert_predicate.is_some(), columns),
+        ast::MergeAction::Update(ast::MergeUpdateExpr {
+            update_token: _,
+            assignments: _,
+            update_predicate,
+            delete_predicate,
+        }) => (update_predicate.is_some() || delete_predicate.is_some(), &[]),
+        ast::MergeAction::Delete { delete_token: _ } => (false, &[]),
+    };
+    refuse_if!(
+        words,
+        has_where,
+        "WHERE after an action of MERGE",
+        "put the condition into WHEN … AND condition THEN",
+        &["WHERE"]
+    );
+    refuse_if!(
+        words,
+        columns.iter().any(|name| name.0.len() != 1),
+        "a column name with a dot",
+        "name the columns of the table only",
+        &["INSERT"]
+    );
     Ok(())
 }

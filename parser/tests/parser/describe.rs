@@ -22,7 +22,8 @@ fn range(span: SourceSpan) -> String {
 fn body(body: &Body) -> String {
     match body {
         Body::Query(query) => format!("query {query}"),
-        Body::Write(write) => format!("write {write}"),
+        // A name that no text can hold stands for what sqlparser does not read.
+        Body::Write(write) => format!("write {write}").replace('\0', "\\0"),
         Body::Explain {
             analyze,
             verbose,
