@@ -47,10 +47,23 @@ fn check_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let source = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
         schema.merge(&source);
     }
+    let plan = match plan {
+        LogicalPlan::Sort(mut sort) => {
+            sort.expr = sort
+                .expr
+                .into_iter()
+                .map(|each| crate::pg::enums::ranked_sort(each, &schema))
+                .collect();
+            LogicalPlan::Sort(sort)
+        }
+        other => other,
+    };
     let names = NamePreserver::new(&plan);
     plan.map_expressions(|expr| {
         let name = names.save(&expr);
-        Ok(check_expr(expr, &schema)?.update_data(|expr| name.restore(expr)))
+        let cast = crate::pg::casts::rewrite(expr, &schema)?;
+        let checked = cast.transform_data(|expr| check_expr(expr, &schema))?;
+        Ok(checked.update_data(|expr| name.restore(expr)))
     })
 }
 
@@ -263,14 +276,18 @@ fn each(value: &ColumnarValue, apply: impl Fn(&ArrayRef) -> Result<ArrayRef>) ->
     }
 }
 
-/// Halves go away from zero, as they do for NUMERIC.
+/// Halves go away from zero in a NUMERIC, and to the even neighbour in floating point.
 fn round(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
         DataType::Float32 => Ok(Arc::new(
-            array.as_primitive::<Float32Type>().unary::<_, Float32Type>(f32::round),
+            array
+                .as_primitive::<Float32Type>()
+                .unary::<_, Float32Type>(f32::round_ties_even),
         )),
         DataType::Float64 => Ok(Arc::new(
-            array.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::round),
+            array
+                .as_primitive::<Float64Type>()
+                .unary::<_, Float64Type>(f64::round_ties_even),
         )),
         _ => Ok(cast(array, &WHOLE)?),
     }

@@ -1,7 +1,7 @@
 //! The names one statement can see, as DataFusion asks for them.
 //!
 //! Built for one statement at one version: a namespace is a catalog, a database is a schema in it. Next to the
-//! databases stand `system` (tables the server hands in) and DataFusion's `information_schema`. A schema that no
+//! databases stand `system` (tables the server hands in) and `information_schema`. A schema that no
 //! statement can spell holds the rows that the engine itself passes from one step of a write to the next.
 
 use std::collections::HashMap;
@@ -15,25 +15,32 @@ use datafusion::catalog::{CatalogProvider, CatalogProviderList, MemTable, Schema
 use datafusion::common::{Result, exec_err};
 use datafusion::datasource::ViewTable;
 use datafusion::execution::FunctionRegistry as _;
-use datafusion::execution::session_state::SessionState;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::TableType;
 use datafusion::sql::parser::Statement;
 
 use crate::context::StatementContext;
 use crate::error::EngineError;
 use crate::functions::SessionValues;
+use crate::information::InformationSchema;
 use crate::parse::parse_query;
 use crate::pending::PendingWrites;
+use crate::pg::enums;
+use crate::prepare::prepared_query;
 use crate::scan::CollectionTable;
+use crate::types::OwnTypePlanner;
 
 /// The schema of the tables that the server hands in.
 pub(crate) const SYSTEM_SCHEMA: &str = "system";
 
-/// DataFusion's own schema of definitions.
+/// The schema of definitions.
 pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// The schema of rows in passing. No statement can name it: the parser has no way to write a NUL.
 pub(crate) const PASSING_SCHEMA: &str = "\0passing";
+
+/// How the names of rows in passing begin that are rows of an open collection.
+pub(crate) const OPEN_ROWS: &str = "open";
 
 /// The catalog's name where no namespace is selected.
 const NO_NAMESPACE: &str = "candor";
@@ -73,12 +80,11 @@ impl Names {
         }
     }
 
-    /// The same names and some rows in passing.
-    pub(crate) fn with_passing(&self, passing: HashMap<String, Arc<dyn TableProvider>>) -> Self {
-        Self {
-            passing,
-            ..self.clone_shallow()
-        }
+    /// The same names and some more rows in passing.
+    pub(crate) fn with_passing(&self, more: HashMap<String, Arc<dyn TableProvider>>) -> Self {
+        let mut names = self.clone_shallow();
+        names.passing.extend(more);
+        names
     }
 
     /// The same names as if `database` were selected.
@@ -127,6 +133,7 @@ impl Names {
         let base = snapshot.and_then(|snapshot| snapshot.table_in(&self.catalog, def.id));
         let pending = self.pending.as_ref().and_then(|pending| pending.table(def.id)).cloned();
         let schema = self.catalog.schema_of(def.id).map_or_else(|| def.schema(), Arc::clone);
+        let schema = enums::labelled_schema(schema, &self.catalog);
         CollectionTable::new(Arc::clone(def), schema, base, pending)
     }
 
@@ -167,9 +174,10 @@ impl Names {
         // A write reads its target through the passing schema.
         if schema == Some(PASSING_SCHEMA) {
             return self.passing.get(name).is_some_and(|table| {
-                table
-                    .downcast_ref::<CollectionTable>()
-                    .is_some_and(|table| table.def().open)
+                name.starts_with(OPEN_ROWS)
+                    || table
+                        .downcast_ref::<CollectionTable>()
+                        .is_some_and(|table| table.def().open)
             });
         }
         let database = schema.or(self.database.as_deref());
@@ -187,7 +195,15 @@ impl Names {
         table.map_or(0, CollectionTable::row_count_max)
     }
 
-    async fn provider(self: &Arc<Self>, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    /// Names of the databases, and of `system` where it holds tables.
+    pub(crate) fn schema_names(&self) -> Vec<String> {
+        let databases = self.catalog.databases().map(str::to_owned);
+        databases
+            .chain((!self.system.is_empty()).then(|| SYSTEM_SCHEMA.to_owned()))
+            .collect()
+    }
+
+    pub(crate) async fn provider(self: &Arc<Self>, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         match schema {
             SYSTEM_SCHEMA => match self.system.iter().find(|(table, _)| table == name) {
                 Some((_, batch)) => Ok(Some(Arc::new(MemTable::try_new(
@@ -219,7 +235,7 @@ impl Names {
             view_depth: self.view_depth + 1,
             ..self.clone_shallow()
         });
-        let statement = parse_query(&view.sql)?;
+        let statement = prepared_query(parse_query(&view.sql)?, &[], &inner)?;
         let state = inner.session();
         let planned = Box::pin(state.statement_to_plan(Statement::Statement(Box::new(statement)))).await;
         match planned {
@@ -240,6 +256,17 @@ impl Names {
         for function in self.functions.functions() {
             // Nothing registers a function but to refuse it by name, and there is nobody to do that here.
             let _ = state.register_udf(function);
+        }
+        if self.catalog.types().next().is_some() {
+            let types = OwnTypePlanner {
+                catalog: Arc::clone(&self.catalog),
+                database: self.database.clone(),
+            };
+            state = SessionStateBuilder::new_from_existing(state)
+                .with_type_planner(Arc::new(types))
+                .build();
+            state.mark_start_execution();
+            self.functions.fix_now(state.execution_props_mut());
         }
         let options = state.config_mut().options_mut();
         options.catalog.default_catalog.clone_from(&self.namespace);
@@ -281,13 +308,14 @@ struct Namespace(Arc<Names>);
 
 impl CatalogProvider for Namespace {
     fn schema_names(&self) -> Vec<String> {
-        let databases = self.0.catalog.databases().map(str::to_owned);
-        databases
-            .chain((!self.0.system.is_empty()).then(|| SYSTEM_SCHEMA.to_owned()))
-            .collect()
+        self.0.schema_names()
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        if name == INFORMATION_SCHEMA {
+            let tree = Arc::new(Tree(Arc::clone(&self.0)));
+            return Some(Arc::new(InformationSchema::new(tree, Arc::clone(&self.0))));
+        }
         self.0.has_schema(name).then(|| {
             Arc::new(Database {
                 names: Arc::clone(&self.0),

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray as _, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray as _, ListArray, new_null_array};
 use arrow::compute::kernels::cmp;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use arrow::datatypes::{DataType, Field, Float32Type, Float64Type};
 use candor_storage::ColumnType;
 
 use crate::error::EngineError;
@@ -42,12 +42,19 @@ impl Misfit {
 pub(crate) fn assign(array: &ArrayRef, ty: ColumnType) -> Result<ArrayRef, Misfit> {
     let target = ty.arrow();
     let source = array.data_type();
-    if *source == target && !matches!(ty, ColumnType::Varchar(_)) {
+    if *source == target && is_free(ty) {
         return Ok(Arc::clone(array));
     }
     match source {
         DataType::Null => Ok(new_null_array(&target, array.len())),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => from_text(array, ty),
+        DataType::List(_) if ty.item().is_some() => assign_items(array, ty),
+        DataType::LargeList(item) | DataType::FixedSizeList(item, _) | DataType::ListView(item)
+            if ty.item().is_some() =>
+        {
+            let plain = cast_with_options(array, &DataType::List(Arc::clone(item)), &TRY);
+            assign(&plain.map_err(|error| whole(error.to_string()))?, ty)
+        }
         DataType::Float32 | DataType::Float64 if matches!(ty, ColumnType::Decimal { .. }) => {
             float_to_decimal(array, ty)
         }
@@ -59,6 +66,31 @@ pub(crate) fn assign(array: &ArrayRef, ty: ColumnType) -> Result<ArrayRef, Misfi
         _ if is_assignable(source, ty) => convert(array, ty),
         _ => Err(whole(format!("a value of type {source} cannot be stored as {ty}"))),
     }
+}
+
+/// Whether every value of the type's arrays is one of the type: other types are limited or have a normal form.
+fn is_free(ty: ColumnType) -> bool {
+    match ty {
+        ColumnType::Varchar(_) | ColumnType::Uuid | ColumnType::Json | ColumnType::Jsonb | ColumnType::Enum(_) => false,
+        ColumnType::Array { element, .. } => is_free(element.into()),
+        _ => true,
+    }
+}
+
+/// Lists, element by element.
+fn assign_items(array: &ArrayRef, ty: ColumnType) -> Result<ArrayRef, Misfit> {
+    let list: &ListArray = array.as_list();
+    let item = ty.item().ok_or_else(|| whole(format!("a list is not a {ty}")))?;
+    let values = assign(list.values(), item).map_err(|misfit| {
+        let ends = list.value_offsets();
+        let row = ends
+            .partition_point(|end| *end as usize <= misfit.row)
+            .saturating_sub(1);
+        Misfit { row, ..misfit }
+    })?;
+    let field = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+    let lists = ListArray::try_new(field, list.offsets().clone(), values, list.nulls().cloned());
+    Ok(Arc::new(lists.map_err(|error| whole(error.to_string()))?))
 }
 
 fn whole(message: String) -> Misfit {
@@ -86,6 +118,9 @@ fn is_assignable(source: &DataType, ty: ColumnType) -> bool {
         ColumnType::Time => matches!(source, DataType::Time32(_) | DataType::Time64(_)),
         ColumnType::Interval => matches!(source, DataType::Interval(_) | DataType::Duration(_)),
         ColumnType::Text | ColumnType::Varchar(_) => true,
+        ColumnType::Uuid | ColumnType::Json | ColumnType::Jsonb | ColumnType::Enum(_) | ColumnType::Array { .. } => {
+            false
+        }
     }
 }
 
@@ -208,7 +243,7 @@ mod tests {
                 floats(&[1e10]),
                 ColumnType::Int32,
                 0,
-                "10000000000.0 is out of range for INTEGER",
+                "10000000000 is out of range for INTEGER",
             ),
             (
                 floats(&[0.125]),
@@ -220,7 +255,7 @@ mod tests {
                 floats(&[1e300]),
                 ColumnType::Float32,
                 0,
-                "1e300 is out of range for REAL",
+                "1e+300 is out of range for REAL",
             ),
             (
                 Arc::new(UInt64Array::from(vec![u64::MAX])),
@@ -238,7 +273,7 @@ mod tests {
                 Arc::new(TimestampNanosecondArray::from(vec![1_500])),
                 ColumnType::Timestamp,
                 0,
-                "1970-01-01 00:00:00.000001500 does not fit without loss into TIMESTAMP",
+                "1970-01-01 00:00:00.0000015 does not fit without loss into TIMESTAMP",
             ),
         ] {
             assert_eq!(refused(&array, ty), (row, message.to_owned()));

@@ -4,6 +4,7 @@
 //! CHECK are enforced; every other constraint or option is refused by name.
 
 mod columns;
+mod types;
 
 use std::sync::Arc;
 
@@ -13,10 +14,12 @@ use candor_storage::{CollectionDef, CollectionId, ColumnDef, ColumnType, SchemaC
 use sqlparser::ast::{self, Spanned as _};
 
 use columns::{check_columns, closed_definition};
+pub(crate) use types::define_type;
 
 use crate::catalog::{INFORMATION_SCHEMA, SYSTEM_SCHEMA};
 use crate::env::Env;
 use crate::error::EngineError;
+use crate::names::shown_name;
 use crate::pending::concat;
 use crate::prepare::folded_parts;
 use crate::types::from_answer;
@@ -107,8 +110,8 @@ async fn create_table_as(env: &Env, mut def: CollectionDef, query: &ast::Query) 
     let (schema, batches) = env.collect(&ast::Statement::Query(Box::new(query.clone()))).await?;
     if def.columns.is_empty() {
         for field in schema.fields() {
-            let ty = from_answer(field.data_type())?.unwrap_or(ColumnType::Text);
-            def.push_column(ColumnDef::new(field.name(), ty));
+            let ty = from_answer(field)?.unwrap_or(ColumnType::Text);
+            def.push_column(ColumnDef::new(shown_name(field.name()), ty));
         }
         check_columns(&def)?;
     } else if def.columns.len() != schema.fields().len() {
@@ -138,6 +141,7 @@ async fn create_table_as(env: &Env, mut def: CollectionDef, query: &ast::Query) 
             })
             .into_iter()
             .collect(),
+        upsert: None,
         returning: None,
     })
 }
@@ -235,11 +239,11 @@ fn check_view_columns(
 ) -> Result<(), EngineError> {
     let mut seen = std::collections::BTreeSet::new();
     for field in plan.schema().fields() {
-        if !seen.insert(field.name()) {
+        if !seen.insert(shown_name(field.name())) {
             return Err(EngineError::plan(format!(
                 "view `{}` would have two columns `{}`",
                 create.name,
-                field.name()
+                shown_name(field.name())
             )));
         }
     }

@@ -22,7 +22,7 @@ use crate::context::StatementContext;
 use crate::copy::{self, Copied, CopyInput, CopyOutput, Progress, RowSink};
 use crate::env::Env;
 use crate::error::EngineError;
-use crate::prepare::column_names;
+use crate::names::column_names;
 use crate::write::{self, Evaluated};
 use crate::{define, point, session};
 
@@ -155,7 +155,7 @@ impl Engine {
         .await
     }
 
-    /// Evaluates INSERT, UPDATE, DELETE or TRUNCATE at the context's snapshot. Nothing is written: the caller
+    /// Evaluates INSERT, UPDATE, DELETE, MERGE or TRUNCATE, with the WITH in front of them, at the context's snapshot. Nothing is written: the caller
     /// proposes what comes back, or keeps it in [`crate::PendingWrites`].
     ///
     /// # Errors
@@ -167,8 +167,11 @@ impl Engine {
         {
             return evaluated;
         }
+        if let Some(evaluated) = write::by_key(&env, statement) {
+            return Ok(evaluated);
+        }
         let statement = statement.clone();
-        self.run(async move { Box::pin(write::evaluate(env, &statement)).await })
+        self.run(async move { Box::pin(write::evaluate(&env, &statement)).await })
             .await
     }
 
@@ -206,6 +209,21 @@ impl Engine {
         let engine = Arc::clone(&self.0);
         let create = create.clone();
         self.run(async move { define::create_view(&Env::new(&engine.template, ctx), &create).await })
+            .await
+    }
+
+    /// Evaluates `CREATE TYPE … AS ENUM`, `ALTER TYPE` and `DROP TYPE`.
+    ///
+    /// # Errors
+    /// A name that is taken or not there, a type that a column has.
+    pub async fn define_type(
+        &self,
+        ctx: StatementContext,
+        statement: &ast::Statement,
+    ) -> Result<Evaluated, EngineError> {
+        let engine = Arc::clone(&self.0);
+        let statement = statement.clone();
+        self.run(async move { define::define_type(&Env::new(&engine.template, ctx), &statement) })
             .await
     }
 

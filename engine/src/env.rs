@@ -22,8 +22,9 @@ use crate::arithmetic::check_expr;
 use crate::catalog::{INFORMATION_SCHEMA, Names, PASSING_SCHEMA, SYSTEM_SCHEMA};
 use crate::context::StatementContext;
 use crate::error::EngineError;
+use crate::names::column_names;
 use crate::open::read_as_null;
-use crate::prepare::{column_names, folded, folded_parts, prepared};
+use crate::prepare::{folded, folded_parts, prepared_query};
 use crate::shown::Shown;
 use crate::spans::closest;
 
@@ -35,18 +36,21 @@ const PARALLEL_ROWS_MIN: usize = 64 * 1024;
 pub(crate) struct Env {
     pub(crate) ctx: StatementContext,
     pub(crate) names: Arc<Names>,
+    /// What the statement's WITH defines, for all the queries that a write consists of.
+    with: Option<Arc<ast::With>>,
     /// Made when it is first needed: an INSERT of literals never does.
     state: OnceLock<SessionState>,
 }
 
 impl Env {
     pub(crate) fn new(template: &Arc<SessionState>, ctx: StatementContext) -> Self {
-        Self::of(Names::new(&ctx, template), ctx)
+        Self::of(Names::new(&ctx, template), ctx, None)
     }
 
-    fn of(names: Names, ctx: StatementContext) -> Self {
+    fn of(names: Names, ctx: StatementContext, with: Option<Arc<ast::With>>) -> Self {
         Self {
             names: Arc::new(names),
+            with,
             state: OnceLock::new(),
             ctx,
         }
@@ -58,12 +62,21 @@ impl Env {
             .into_iter()
             .map(|(name, table)| (name.to_owned(), table))
             .collect();
-        Self::of(self.names.with_passing(tables), self.ctx.clone())
+        Self::of(self.names.with_passing(tables), self.ctx.clone(), self.with.clone())
     }
 
     /// The same as if `database` were selected.
     pub(crate) fn in_database(&self, database: &str) -> Self {
-        Self::of(self.names.in_database(database), self.ctx.clone())
+        Self::of(self.names.in_database(database), self.ctx.clone(), self.with.clone())
+    }
+
+    /// The same with the queries that a WITH defines.
+    pub(crate) fn with_queries(&self, with: ast::With) -> Self {
+        Self::of(
+            self.names.with_passing(HashMap::new()),
+            self.ctx.clone(),
+            Some(Arc::new(with)),
+        )
     }
 
     fn state(&self) -> &SessionState {
@@ -87,7 +100,11 @@ impl Env {
 
     /// Prepares and plans a query.
     pub(crate) async fn plan(&self, statement: &ast::Statement) -> Result<LogicalPlan, EngineError> {
-        let mut statement = prepared(statement, &self.ctx.params)?;
+        let statement = match &self.with {
+            Some(with) => inside(with, statement),
+            None => statement.clone(),
+        };
+        let mut statement = prepared_query(statement, &self.ctx.params, &self.names)?;
         self.check_tables(&statement)?;
         loop {
             let parsed = Statement::Statement(Box::new(statement.clone()));
@@ -147,7 +164,12 @@ impl Env {
         statement: &ast::Statement,
     ) -> Result<(SchemaRef, Vec<RecordBatch>), EngineError> {
         let plan = self.plan(statement).await?;
-        let stream = self.start(self.physical(&plan).await?)?;
+        self.collect_plan(&plan).await
+    }
+
+    /// Runs a plan to its end.
+    pub(crate) async fn collect_plan(&self, plan: &LogicalPlan) -> Result<(SchemaRef, Vec<RecordBatch>), EngineError> {
+        let stream = self.start(self.physical(plan).await?)?;
         let schema = stream.schema();
         let batches = datafusion::physical_plan::common::collect(stream).await;
         Ok((schema, batches.map_err(|error| self.error(error))?))
@@ -159,7 +181,16 @@ impl Env {
         statement: &ast::Statement,
     ) -> Result<(SchemaRef, Vec<RecordBatch>), EngineError> {
         let plan = self.plan(statement).await?;
-        let mut answer = self.answer(self.physical(&plan).await?, column_names(statement))?;
+        self.answer_plan(&plan, statement).await
+    }
+
+    /// Runs the plan of `statement`, whose rows leave the engine, to its end.
+    pub(crate) async fn answer_plan(
+        &self,
+        plan: &LogicalPlan,
+        statement: &ast::Statement,
+    ) -> Result<(SchemaRef, Vec<RecordBatch>), EngineError> {
+        let mut answer = self.answer(self.physical(plan).await?, column_names(statement))?;
         let mut batches = Vec::new();
         while let Some(batch) = answer.next().await {
             batches.push(batch.map_err(|error| self.error(error))?);
@@ -174,7 +205,8 @@ impl Env {
             let logical = self.state().create_logical_expr_from_sql_expr(with_alias, schema)?;
             let simplifier = self.simplifier(schema);
             let coerced: Expr = simplifier.coerce(logical, schema)?;
-            let checked = check_expr(coerced, schema)?.data;
+            let cast = crate::pg::casts::rewrite(coerced, schema)?.data;
+            let checked = check_expr(cast, schema)?.data;
             let simple = simplifier.simplify(checked)?;
             self.state().create_physical_expr(simple, schema)
         };
@@ -327,6 +359,21 @@ impl Env {
         };
         def.map_or(0, |def| self.names.table(def).row_count_max())
     }
+}
+
+/// A query that sees what `with` defines.
+fn inside(with: &ast::With, statement: &ast::Statement) -> ast::Statement {
+    let mut statement = statement.clone();
+    if let ast::Statement::Query(query) = &mut statement {
+        let own = query.with.take();
+        let mut with = with.clone();
+        if let Some(own) = own {
+            with.recursive |= own.recursive;
+            with.cte_tables.extend(own.cte_tables);
+        }
+        query.with = Some(with);
+    }
+    statement
 }
 
 fn reference_parts(reference: &TableReference) -> Vec<String> {

@@ -7,6 +7,7 @@ use candor_proto::{ErrorBody, ErrorCode, Retry, SourceSpan};
 use candor_storage::ReadError;
 use datafusion::common::{DataFusionError, SchemaError};
 
+use crate::names::is_one_of_several;
 use crate::spans::ScriptText;
 
 /// A statement that could not be planned, evaluated or written.
@@ -224,6 +225,7 @@ impl EngineError {
                 }
             }
             Self::BadValue { row, column, .. } => {
+                "22P02".clone_into(&mut body.sqlstate);
                 if let Some(row) = row {
                     body = body.with_fact("row", *row);
                 }
@@ -377,6 +379,19 @@ fn unwrap(error: DataFusionError) -> Root {
 
 fn from_schema(error: &SchemaError, span: Option<SourceSpan>, help: Option<String>) -> EngineError {
     match error {
+        SchemaError::FieldNotFound { field, valid_fields }
+            if valid_fields
+                .iter()
+                .any(|known| is_one_of_several(&known.name, &field.name)) =>
+        {
+            EngineError::Plan {
+                message: format!(
+                    "column `{}` is ambiguous: several columns are called so",
+                    field.flat_name()
+                ),
+                span,
+            }
+        }
         SchemaError::FieldNotFound { field, valid_fields } => {
             let names = valid_fields.iter().map(|column| column.name.as_str());
             EngineError::UnknownName {
@@ -406,6 +421,10 @@ fn from_arrow(error: &ArrowError) -> EngineError {
         ArrowError::DivideByZero => EngineError::DivisionByZero,
         ArrowError::ArithmeticOverflow(message) => EngineError::Overflow {
             message: format!("the result is out of range: {}", first_line(message)),
+        },
+        // A number that is too large for the type it is cast to.
+        ArrowError::CastError(message) if message.starts_with("Can't cast value") => EngineError::Overflow {
+            message: first_line(message),
         },
         ArrowError::CastError(message)
         | ArrowError::ParseError(message)

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{Field, Schema};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, RecordBatch};
+use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Schema};
 use arrow::row::{RowConverter, SortField};
 use candor_storage::{CollectionDef, ColumnDef};
 use datafusion::common::ScalarValue;
@@ -79,6 +79,64 @@ pub(crate) fn named_columns(def: &CollectionDef, batch: &RecordBatch) -> Result<
         })
         .collect::<Result<Vec<_>, _>>()?;
     Ok(RecordBatch::try_new(key_schema(def), columns)?)
+}
+
+/// The keys of a collection, as ordinals of their columns: the primary key, if there is one, then the unique keys.
+pub(crate) fn key_sets(def: &CollectionDef) -> impl Iterator<Item = &[u32]> {
+    let primary = Some(def.key.as_slice()).filter(|key| !key.is_empty());
+    primary.into_iter().chain(def.unique.iter().map(Vec::as_slice))
+}
+
+/// The columns of the key on `ordinals`, of a batch that holds them by name.
+pub(crate) fn columns_on(
+    def: &CollectionDef,
+    ordinals: &[u32],
+    batch: &RecordBatch,
+) -> Result<RecordBatch, EngineError> {
+    let mut fields = Vec::with_capacity(ordinals.len());
+    let mut columns = Vec::with_capacity(ordinals.len());
+    for ordinal in ordinals {
+        let column = &def.columns[*ordinal as usize];
+        let values = batch.column_by_name(&column.name);
+        let values =
+            values.ok_or_else(|| EngineError::internal(format!("the key column `{}` is missing", column.name)))?;
+        fields.push(Field::new(&column.name, column.ty.arrow(), true));
+        columns.push(same_when_equal(values));
+    }
+    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+}
+
+/// The key of one row of a batch of [`columns_on`] for a message; one that is not the primary key says which it is.
+pub(crate) fn shown_key(def: &CollectionDef, ordinals: &[u32], keys: &RecordBatch, row: usize) -> String {
+    let values = crate::text::key_text(keys, row);
+    if ordinals == def.key.as_slice() {
+        return values;
+    }
+    let names = ordinals.iter().map(|at| def.columns[*at as usize].name.as_str());
+    format!("{values} of the unique key ({})", names.collect::<Vec<_>>().join(", "))
+}
+
+/// One key per row, for a batch of [`columns_on`]; `None` where it holds a NULL, which no key is equal to.
+pub(crate) fn encode_complete(keys: &RecordBatch) -> Result<Vec<Option<Key>>, EngineError> {
+    let encoded = KeyCoder::of_types(keys)?.encode(keys.columns())?;
+    let complete = |row: usize| keys.columns().iter().all(|column| column.is_valid(row));
+    let rows = encoded.into_iter().enumerate();
+    Ok(rows.map(|(row, key)| complete(row).then_some(key)).collect())
+}
+
+/// Numbers that are equal in SQL made equal in bytes, as the store does: the two zeros, and all NaNs.
+fn same_when_equal(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Float32 => {
+            let plain = |value: f32| if value.is_nan() { f32::NAN } else { value + 0.0 };
+            Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float32Type>(plain))
+        }
+        DataType::Float64 => {
+            let plain = |value: f64| if value.is_nan() { f64::NAN } else { value + 0.0 };
+            Arc::new(column.as_primitive::<Float64Type>().unary::<_, Float64Type>(plain))
+        }
+        _ => Arc::clone(column),
+    }
 }
 
 /// The column that `filter` fixes to one constant or a list of them.

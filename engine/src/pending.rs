@@ -5,7 +5,7 @@
 //! and adds those it has begun. A row that was begun and ended again inside the transaction leaves no trace. Rows of
 //! collections without a primary key that are not in the store yet go by ids from [`PENDING_ROW_ID`] up.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array};
@@ -17,7 +17,7 @@ use candor_storage::{
 };
 
 use crate::error::EngineError;
-use crate::keys::{self, Key, KeyCoder};
+use crate::keys::{self, Key, KeyCoder, columns_on, encode_complete, key_sets};
 use crate::write::Evaluated;
 
 /// Ids of rows that only this transaction has; the store never reaches them.
@@ -29,6 +29,8 @@ pub struct PendingWrites {
     schema: Vec<SchemaChange>,
     catalog: Arc<Catalog>,
     tables: BTreeMap<CollectionId, Arc<PendingTable>>,
+    /// Collections in which a statement had an answer for keys that exist.
+    upserts: BTreeSet<String>,
 }
 
 impl PendingWrites {
@@ -38,7 +40,13 @@ impl PendingWrites {
             schema: Vec::new(),
             catalog: Arc::clone(snapshot.catalog()),
             tables: BTreeMap::new(),
+            upserts: BTreeSet::new(),
         }
+    }
+
+    /// Names of the collections for which a statement had an answer to keys that exist: ON CONFLICT or MERGE.
+    pub fn upserts(&self) -> &BTreeSet<String> {
+        &self.upserts
     }
 
     /// Nothing was written.
@@ -69,6 +77,7 @@ impl PendingWrites {
             }
             checked.push((def, change));
         }
+        self.upserts.extend(evaluated.upsert.clone());
         self.catalog = catalog;
         self.schema.extend(evaluated.schema.iter().cloned());
         self.tables.retain(|id, _| self.catalog.collection_by_id(*id).is_some());
@@ -123,8 +132,23 @@ pub(crate) struct PendingTable {
     live: Vec<Vec<bool>>,
     /// How many still stand.
     standing: usize,
-    /// Where the standing row of a key is; only with a primary key.
-    by_key: HashMap<Key, (usize, usize)>,
+    /// Where the standing row of a key is, for each key of the collection.
+    by_key: Vec<KeyMap>,
+}
+
+/// A row of an open transaction: the batch it was begun in, and where in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PendingPlace {
+    pub(crate) batch: usize,
+    pub(crate) row: usize,
+}
+
+/// The standing rows by one of the collection's keys.
+#[derive(Clone, Debug)]
+struct KeyMap {
+    /// Ordinals of the key's columns.
+    on: Vec<u32>,
+    rows: HashMap<Key, PendingPlace>,
 }
 
 impl PendingTable {
@@ -194,7 +218,7 @@ impl PendingTable {
         Ok(filter_record_batch(keys, &keep)?)
     }
 
-    /// The standing rows with these keys.
+    /// The standing rows with these primary keys.
     pub(crate) fn lookup(
         &self,
         keys: &RecordBatch,
@@ -203,46 +227,63 @@ impl PendingTable {
     ) -> Result<Vec<RecordBatch>, EngineError> {
         let mut found = Vec::new();
         for key in KeyCoder::of_types(keys)?.encode(keys.columns())? {
-            if let Some((batch, row)) = self.by_key.get(&key) {
-                let row = UInt64Array::from(vec![*row as u64]);
-                let batch = by_definition(def, &self.begun[*batch])?.project(projection)?;
+            if let Some(place) = self.find(&def.key, &key) {
+                let row = UInt64Array::from(vec![place.row as u64]);
+                let batch = by_definition(def, &self.begun[place.batch])?.project(projection)?;
                 found.push(take_record_batch(&batch, &row)?);
             }
         }
         Ok(found)
     }
 
+    /// The standing row with this key, which is one of the key on these columns.
+    pub(crate) fn find(&self, on: &[u32], key: &Key) -> Option<PendingPlace> {
+        let map = self.by_key.iter().find(|map| map.on == on)?;
+        map.rows.get(key).copied()
+    }
+
+    /// A batch as it was begun.
+    pub(crate) fn batch(&self, batch: usize) -> &RecordBatch {
+        &self.begun[batch]
+    }
+
+    /// The id under which a row of a collection without a primary key ends.
+    pub(crate) fn row_id(&self, place: PendingPlace) -> u64 {
+        let before: usize = self.live[..place.batch].iter().map(Vec::len).sum();
+        PENDING_ROW_ID + (before + place.row) as u64
+    }
+
     /// Refuses a change that begins a key which stands already.
     fn check(&self, def: &CollectionDef, change: &TableChange) -> Result<(), EngineError> {
-        let Some(begun) = change.begun.as_ref().filter(|_| !def.key.is_empty()) else {
+        let Some(begun) = &change.begun else {
             return Ok(());
         };
-        let coder = KeyCoder::new(def)?;
-        let ended: HashSet<Key> = match &change.ended {
-            Some(ended) => coder.encode_named(def, ended)?.into_iter().collect(),
+        let ended: HashSet<PendingPlace> = match &change.ended {
+            Some(ended) => self.places(def, ended)?.into_iter().flatten().collect(),
             None => HashSet::new(),
         };
-        let mut seen = HashSet::new();
-        for (row, key) in coder.encode_named(def, begun)?.into_iter().enumerate() {
-            let stands = self.by_key.contains_key(&key) && !ended.contains(&key);
-            if stands || !seen.insert(key) {
-                return Err(EngineError::Unique {
-                    collection: def.name.clone(),
-                    key: crate::text::key_text(&keys::named_columns(def, begun)?, row),
-                    row: Some(row as u64 + 1),
-                });
+        for key in key_sets(def) {
+            let keys = columns_on(def, key, begun)?;
+            let mut seen = HashSet::new();
+            for (row, encoded) in encode_complete(&keys)?.into_iter().enumerate() {
+                let Some(encoded) = encoded else { continue };
+                let stands = self.find(key, &encoded).is_some_and(|place| !ended.contains(&place));
+                if stands || !seen.insert(encoded) {
+                    return Err(EngineError::Unique {
+                        collection: def.name.clone(),
+                        key: keys::shown_key(def, key, &keys, row),
+                        row: Some(row as u64 + 1),
+                    });
+                }
             }
         }
         Ok(())
     }
 
     fn absorb(&mut self, def: &CollectionDef, change: &TableChange) -> Result<(), EngineError> {
+        self.fit_keys(def)?;
         if let Some(ended) = &change.ended {
-            if def.key.is_empty() {
-                self.end_rows(ended)?;
-            } else {
-                self.end_keys(def, ended)?;
-            }
+            self.end(def, ended)?;
         }
         if let Some(begun) = &change.begun {
             self.begin(def, begun)?;
@@ -250,62 +291,122 @@ impl PendingTable {
         Ok(())
     }
 
-    fn end_rows(&mut self, ended: &RecordBatch) -> Result<(), EngineError> {
-        let ids = ended.column(0).as_any().downcast_ref::<UInt64Array>();
-        let ids = ids.ok_or_else(|| EngineError::internal("row ids are not UInt64"))?;
-        let mut stored = Vec::with_capacity(ids.len());
-        for id in ids.values() {
-            stored.push(match id.checked_sub(PENDING_ROW_ID) {
-                Some(ordinal) => {
-                    self.end_pending(ordinal as usize);
-                    false
-                }
-                None => self.ended_keys.insert(keys::row_id_key(*id)),
-            });
+    /// Brings the maps in line with the keys of the definition, which the transaction may have changed.
+    fn fit_keys(&mut self, def: &CollectionDef) -> Result<(), EngineError> {
+        if self.by_key.iter().map(|map| map.on.as_slice()).eq(key_sets(def)) {
+            return Ok(());
         }
-        self.ended
-            .push(filter_record_batch(ended, &BooleanArray::from(stored))?);
+        let empty = |on: &[u32]| KeyMap {
+            on: on.to_vec(),
+            rows: HashMap::new(),
+        };
+        self.by_key = key_sets(def).map(empty).collect();
+        for batch in 0..self.begun.len() {
+            self.add_keys(def, batch)?;
+        }
         Ok(())
     }
 
-    /// Ends the row begun as the `ordinal`-th of this transaction.
-    fn end_pending(&mut self, mut ordinal: usize) {
-        for live in &mut self.live {
+    /// Enters the standing rows of a batch into the maps.
+    fn add_keys(&mut self, def: &CollectionDef, batch: usize) -> Result<(), EngineError> {
+        let (rows, live) = (by_definition(def, &self.begun[batch])?, &self.live[batch]);
+        for map in &mut self.by_key {
+            let keys = encode_complete(&columns_on(def, &map.on, &rows)?)?;
+            let standing = keys.into_iter().enumerate().filter(|(row, _)| live[*row]);
+            map.rows
+                .extend(standing.filter_map(|(row, key)| Some((key?, PendingPlace { batch, row }))));
+        }
+        Ok(())
+    }
+
+    /// For each row that a change ends, its place if it is a row of this transaction.
+    fn places(&self, def: &CollectionDef, ended: &RecordBatch) -> Result<Vec<Option<PendingPlace>>, EngineError> {
+        if !def.key.is_empty() {
+            let keys = keys::named_columns(def, ended)?;
+            let encoded = encode_complete(&columns_on(def, &def.key, &keys)?)?;
+            return Ok(encoded
+                .into_iter()
+                .map(|key| key.and_then(|key| self.find(&def.key, &key)))
+                .collect());
+        }
+        let ids = ended.column(0).as_any().downcast_ref::<UInt64Array>();
+        let ids = ids.ok_or_else(|| EngineError::internal("row ids are not UInt64"))?;
+        let place = |id: &u64| self.place(id.checked_sub(PENDING_ROW_ID)? as usize);
+        Ok(ids.values().iter().map(place).collect())
+    }
+
+    /// The row begun as the `ordinal`-th of this transaction.
+    fn place(&self, mut ordinal: usize) -> Option<PendingPlace> {
+        for (batch, live) in self.live.iter().enumerate() {
             if ordinal < live.len() {
-                self.standing -= usize::from(std::mem::replace(&mut live[ordinal], false));
-                return;
+                return Some(PendingPlace { batch, row: ordinal });
             }
             ordinal -= live.len();
         }
+        None
     }
 
-    fn end_keys(&mut self, def: &CollectionDef, ended: &RecordBatch) -> Result<(), EngineError> {
-        let ended = keys::named_columns(def, ended)?;
-        let mut stored = Vec::with_capacity(ended.num_rows());
-        for key in KeyCoder::new(def)?.encode(ended.columns())? {
-            if let Some((batch, row)) = self.by_key.remove(&key) {
-                self.standing -= usize::from(std::mem::replace(&mut self.live[batch][row], false));
-                stored.push(false);
-            } else {
-                stored.push(self.ended_keys.insert(key));
-            }
+    /// Ends rows: those of the transaction stand no more, those of the store are kept in mind.
+    fn end(&mut self, def: &CollectionDef, ended: &RecordBatch) -> Result<(), EngineError> {
+        let places = self.places(def, ended)?;
+        self.forget(def, &places)?;
+        let keys: Vec<Key> = if def.key.is_empty() {
+            let ids = ended.column(0).as_any().downcast_ref::<UInt64Array>();
+            let ids = ids.ok_or_else(|| EngineError::internal("row ids are not UInt64"))?;
+            ids.values().iter().map(|id| keys::row_id_key(*id)).collect()
+        } else {
+            KeyCoder::new(def)?.encode_named(def, ended)?
+        };
+        let mut stored = Vec::with_capacity(keys.len());
+        for (place, key) in places.iter().zip(keys) {
+            stored.push(match place {
+                Some(place) => {
+                    self.standing -= usize::from(std::mem::replace(&mut self.live[place.batch][place.row], false));
+                    false
+                }
+                None => self.ended_keys.insert(key),
+            });
         }
+        let ended = if def.key.is_empty() {
+            ended.clone()
+        } else {
+            keys::named_columns(def, ended)?
+        };
         self.ended
             .push(filter_record_batch(&ended, &BooleanArray::from(stored))?);
         Ok(())
     }
 
-    fn begin(&mut self, def: &CollectionDef, begun: &RecordBatch) -> Result<(), EngineError> {
-        if !def.key.is_empty() {
-            let at = self.begun.len();
-            let keys = KeyCoder::new(def)?.encode_named(def, begun)?;
-            self.by_key
-                .extend(keys.into_iter().enumerate().map(|(row, key)| (key, (at, row))));
+    /// Takes the keys of rows that stand no more out of the maps.
+    fn forget(&mut self, def: &CollectionDef, places: &[Option<PendingPlace>]) -> Result<(), EngineError> {
+        let mut by_batch: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+        for place in places.iter().flatten() {
+            by_batch.entry(place.batch).or_default().push(place.row as u64);
         }
+        for (batch, rows) in by_batch {
+            let whole = by_definition(def, &self.begun[batch])?;
+            let ending = take_record_batch(&whole, &UInt64Array::from(rows.clone()))?;
+            for map in &mut self.by_key {
+                let keys = encode_complete(&columns_on(def, &map.on, &ending)?)?;
+                for (key, row) in keys.into_iter().zip(&rows) {
+                    let place = PendingPlace {
+                        batch,
+                        row: *row as usize,
+                    };
+                    if let Some(key) = key.filter(|key| map.rows.get(key) == Some(&place)) {
+                        map.rows.remove(&key);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, def: &CollectionDef, begun: &RecordBatch) -> Result<(), EngineError> {
         self.standing += begun.num_rows();
         self.live.push(vec![true; begun.num_rows()]);
         self.begun.push(begun.clone());
-        Ok(())
+        self.add_keys(def, self.begun.len() - 1)
     }
 
     /// The net change, if there is one.
@@ -330,7 +431,7 @@ pub(crate) fn concat(batches: &[RecordBatch]) -> Result<Option<RecordBatch>, Eng
 }
 
 /// The columns of `def` in its order; NULL where the batch has none, because the column came later.
-fn by_definition(def: &CollectionDef, batch: &RecordBatch) -> Result<RecordBatch, EngineError> {
+pub(crate) fn by_definition(def: &CollectionDef, batch: &RecordBatch) -> Result<RecordBatch, EngineError> {
     let columns: Vec<ArrayRef> = def
         .columns
         .iter()

@@ -48,6 +48,27 @@ pub(crate) fn answer(ctx: &StatementContext, statement: &ast::Statement) -> Resu
     named(&schema, &columns, &found).map(Some)
 }
 
+/// The collection, and the key that `condition` fixes, if it does nothing else.
+pub(crate) fn fixed_key(
+    ctx: &StatementContext,
+    table: &ast::TableWithJoins,
+    condition: &ast::Expr,
+) -> Option<(Arc<CollectionDef>, RecordBatch)> {
+    let (database, name, qualifier) = plain_table(table)?;
+    let mut read = Read {
+        database,
+        table: name,
+        qualifier,
+        projection: &[],
+        equalities: Vec::new(),
+    };
+    read.equalities(condition)?;
+    let catalog = ctx.catalog();
+    let def = catalog.collection(read.database.as_ref().or(ctx.name_database())?, &read.table)?;
+    let keys = read.keys(def, &ctx.params)?;
+    Some((Arc::clone(def), keys))
+}
+
 /// The columns of the answer under the names the statement gives them.
 fn named(schema: &Schema, columns: &[(usize, String)], found: &[RecordBatch]) -> Result<RecordBatch, EngineError> {
     let fields: Vec<Field> = columns
@@ -288,7 +309,9 @@ fn key_value(ty: ColumnType, constant: &ast::Expr, params: &[Param]) -> Option<A
         ast::Value::Number(digits, _) if is_integer && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
             format!("{}{digits}", if negative { "-" } else { "" })
         }
-        ast::Value::SingleQuotedString(text) if !negative && ty == ColumnType::Text => text.clone(),
+        ast::Value::SingleQuotedString(text) if !negative && matches!(ty, ColumnType::Text | ColumnType::Uuid) => {
+            text.clone()
+        }
         _ => return None,
     };
     let mut column = TextColumn::new(ty);

@@ -1,22 +1,44 @@
 //! The syntax tree before it is planned: parameters filled in, and everything refused that DataFusion would read and
 //! then leave out. (`parser` refuses most of it; trees from elsewhere pass here too.)
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{self, VisitMut as _, VisitorMut};
 
+use crate::catalog::Names;
 use crate::context::Param;
 use crate::error::EngineError;
+use crate::names::{name_apart_from_wildcard, name_columns, name_columns_inside, order_by_names};
+use crate::pg::rewrite;
+use crate::using::write_out_using;
+use crate::{rows, similar, tables, windows};
 
-/// A copy of `statement` ready for planning.
-pub(crate) fn prepared(statement: &ast::Statement, params: &[Param]) -> Result<ast::Statement, EngineError> {
-    let mut statement = statement.clone();
+/// A query ready for planning: see [`prepared`].
+pub(crate) fn prepared_query(
+    mut statement: ast::Statement,
+    params: &[Param],
+    names: &Names,
+) -> Result<ast::Statement, EngineError> {
+    write_out_using(&mut statement, names)?;
+    prepared(statement, params)
+}
+
+/// `statement` ready for planning.
+pub(crate) fn prepared(mut statement: ast::Statement, params: &[Param]) -> Result<ast::Statement, EngineError> {
     if let ControlFlow::Break(error) = statement.visit(&mut Preparation { params }) {
         return Err(error);
     }
     name_apart_from_wildcard(&mut statement);
     Ok(statement)
+}
+
+/// As [`prepared`], for an expression.
+pub(crate) fn prepared_expr(expr: &ast::Expr, params: &[Param]) -> Result<ast::Expr, EngineError> {
+    let mut expr = expr.clone();
+    match expr.visit(&mut Preparation { params }) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(expr),
+    }
 }
 
 struct Preparation<'a> {
@@ -35,6 +57,10 @@ impl VisitorMut for Preparation<'_> {
             (!query.pipe_operators.is_empty(), "the pipe operator"),
         ];
         refuse(&ignored)?;
+        for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            name_columns_inside(&mut cte.query);
+        }
+        or_break(windows::write_out_windows(query))?;
         match query.fetch.take() {
             None => ControlFlow::Continue(()),
             // FETCH FIRST n ROWS ONLY is LIMIT n by its other name.
@@ -43,7 +69,20 @@ impl VisitorMut for Preparation<'_> {
         }
     }
 
+    fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<EngineError> {
+        order_by_names(query);
+        if let ast::SetExpr::Values(values) = query.body.as_mut() {
+            rewrite::values(values);
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<EngineError> {
+        if let Some(condition) = &mut select.selection {
+            rows::look_up_rows(condition);
+        }
+        tables::rows_in_select(&mut select.projection);
+        group_all(select);
         refuse(&[
             (select.into.is_some(), "SELECT INTO"),
             (!select.optimizer_hints.is_empty(), "an optimizer hint"),
@@ -56,11 +95,15 @@ impl VisitorMut for Preparation<'_> {
     }
 
     fn post_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<EngineError> {
-        name_apart(&mut select.projection);
+        name_columns(&mut select.projection);
         ControlFlow::Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<EngineError> {
+        if let ast::TableFactor::Derived { subquery, .. } = factor {
+            name_columns_inside(subquery);
+        }
+        tables::name_rows(factor);
         let ast::TableFactor::Table {
             version,
             with_hints,
@@ -84,6 +127,17 @@ impl VisitorMut for Preparation<'_> {
         ])
     }
 
+    fn post_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<EngineError> {
+        rewrite::table(factor);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<EngineError> {
+        or_break(rows::compare_columns(expr))?;
+        similar::as_regex(expr);
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<EngineError> {
         match expr {
             ast::Expr::Value(value) => {
@@ -94,6 +148,12 @@ impl VisitorMut for Preparation<'_> {
                     }
                 }
             }
+            // DataFusion looks for columns in the elements of an array where only those of its own query are.
+            ast::Expr::Array(array) if array.elem.iter().any(tables::expr_speaks_of_columns) => {
+                let elements = std::mem::take(&mut array.elem).into_iter();
+                let elements = elements.map(|element| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(element)));
+                *expr = tables::call("make_array", elements.collect());
+            }
             ast::Expr::Function(function) if function.name.0.len() > 1 => lower_case(&mut function.name),
             ast::Expr::Function(function) => {
                 if let Some(modulo) = modulo(function) {
@@ -102,6 +162,7 @@ impl VisitorMut for Preparation<'_> {
             }
             _ => {}
         }
+        rewrite::expression(expr);
         ControlFlow::Continue(())
     }
 }
@@ -133,6 +194,34 @@ fn refuse(ignored: &[(bool, &str)]) -> ControlFlow<EngineError> {
     }
 }
 
+fn or_break(done: Result<(), EngineError>) -> ControlFlow<EngineError> {
+    match done {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    }
+}
+
+/// HAVING makes one group of all rows where GROUP BY does not say otherwise; DataFusion wants an aggregate for that.
+fn group_all(select: &mut ast::Select) {
+    let ungrouped = matches!(&select.group_by, ast::GroupByExpr::Expressions(groups, modifiers) if groups.is_empty() && modifiers.is_empty());
+    if let Some(having) = select.having.take_if(|_| ungrouped) {
+        let zero = ast::Expr::value(ast::Value::Number("0".to_owned(), false));
+        let any_number = ast::Expr::BinaryOp {
+            left: Box::new(tables::call(
+                "count",
+                vec![ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)],
+            )),
+            op: ast::BinaryOperator::GtEq,
+            right: Box::new(zero),
+        };
+        select.having = Some(ast::Expr::BinaryOp {
+            left: Box::new(ast::Expr::Nested(Box::new(having))),
+            op: ast::BinaryOperator::And,
+            right: Box::new(any_number),
+        });
+    }
+}
+
 fn fetch_as_limit(query: &mut ast::Query, quantity: Option<ast::Expr>) -> ControlFlow<EngineError> {
     let one = || ast::Expr::Value(ast::Value::Number("1".to_owned(), false).into());
     let rows = quantity.unwrap_or_else(one);
@@ -154,118 +243,6 @@ fn fetch_as_limit(query: &mut ast::Query, quantity: Option<ast::Expr>) -> Contro
         Some(_) => ControlFlow::Break(EngineError::plan(
             "LIMIT and FETCH say the same thing: write one of them",
         )),
-    }
-}
-
-/// Stands between a column's name and a number that tells it from another column of the same name.
-const APART: char = '\0';
-
-/// DataFusion refuses two columns of one name; SQL does not. The second gets a number, which [`shown_name`] takes off.
-fn name_apart(projection: &mut [ast::SelectItem]) {
-    let mut seen = HashSet::new();
-    for (at, item) in projection.iter_mut().enumerate() {
-        let (expr, name) = match &*item {
-            ast::SelectItem::UnnamedExpr(expr) => (expr, planned_name(expr)),
-            ast::SelectItem::ExprWithAlias { expr, alias } => (expr, folded(alias)),
-            _ => continue,
-        };
-        if !seen.insert(name.clone()) {
-            let shown = item_name(item).unwrap_or(name);
-            *item = apart(expr.clone(), &shown, at);
-        }
-    }
-}
-
-/// `SELECT *, id`: only where nothing outside can speak of the column by its name.
-fn name_apart_from_wildcard(statement: &mut ast::Statement) {
-    let ast::Statement::Query(query) = statement else {
-        return;
-    };
-    let ast::SetExpr::Select(select) = query.body.as_mut() else {
-        return;
-    };
-    let is_wildcard = |item: &ast::SelectItem| {
-        matches!(
-            item,
-            ast::SelectItem::Wildcard(_) | ast::SelectItem::QualifiedWildcard(..)
-        )
-    };
-    if !select.projection.iter().any(is_wildcard) {
-        return;
-    }
-    for (at, item) in select.projection.iter_mut().enumerate() {
-        if let ast::SelectItem::UnnamedExpr(expr) = item
-            && let Some(name) = column_name(expr)
-        {
-            *item = apart(expr.clone(), &name, at);
-        }
-    }
-}
-
-fn apart(expr: ast::Expr, name: &str, at: usize) -> ast::SelectItem {
-    ast::SelectItem::ExprWithAlias {
-        expr,
-        alias: quoted(&format!("{name}{APART}{at}")),
-    }
-}
-
-/// What DataFusion would call the expression, as far as two expressions are called the same: it leaves casts out.
-fn planned_name(expr: &ast::Expr) -> String {
-    struct WithoutCasts;
-    impl VisitorMut for WithoutCasts {
-        type Break = ();
-
-        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
-            if let ast::Expr::Cast { expr: inner, .. } | ast::Expr::Nested(inner) = expr {
-                *expr = inner.as_ref().clone();
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    let mut bare = expr.clone();
-    let _ = bare.visit(&mut WithoutCasts);
-    bare.to_string()
-}
-
-/// The name of a column that is nothing but a column.
-fn column_name(expr: &ast::Expr) -> Option<String> {
-    match expr {
-        ast::Expr::Identifier(ident) => Some(folded(ident)),
-        ast::Expr::CompoundIdentifier(idents) => idents.last().map(folded),
-        _ => None,
-    }
-}
-
-/// What a column of an answer is called: its alias, its own name, or the expression as it was written.
-fn item_name(item: &ast::SelectItem) -> Option<String> {
-    match item {
-        ast::SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
-        ast::SelectItem::UnnamedExpr(expr) => Some(column_name(expr).unwrap_or_else(|| expr.to_string())),
-        _ => None,
-    }
-}
-
-/// Names for the columns of a query's answer; `None` where only planning knows them.
-pub(crate) fn column_names(statement: &ast::Statement) -> Option<Vec<String>> {
-    let ast::Statement::Query(query) = statement else {
-        return None;
-    };
-    let mut body = query.body.as_ref();
-    loop {
-        body = match body {
-            ast::SetExpr::Select(select) => return select.projection.iter().map(item_name).collect(),
-            ast::SetExpr::SetOperation { left, .. } => left,
-            ast::SetExpr::Query(query) => &query.body,
-            _ => return None,
-        };
-    }
-}
-
-/// A column's name as the statement gave it.
-pub(crate) fn shown_name(name: &str) -> &str {
-    match name.split_once(APART) {
-        Some((shown, _)) if !shown.is_empty() => shown,
-        _ => name,
     }
 }
 

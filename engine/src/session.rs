@@ -15,9 +15,13 @@ use datafusion::prelude::SessionConfig;
 
 use crate::arithmetic::CheckedIntegers;
 use crate::engine::EngineConfig;
+use crate::pg::operators::Operators;
 use crate::rules::JoinOrder;
+use crate::set_operations::CountedSets;
 use crate::sum::CheckedSum;
 use crate::types::ColumnTypePlanner;
+use crate::unnest::Unnest;
+use crate::{math, ordered, similar};
 
 /// How many of the largest users of memory an error names.
 const CONSUMERS_SHOWN: usize = 3;
@@ -27,12 +31,29 @@ pub(crate) fn template(config: &EngineConfig) -> Result<SessionState> {
     let mut state = SessionStateBuilder::new()
         .with_config(session_config(config))
         .with_runtime_env(runtime(config)?)
+        // Before DataFusion's own: the first that knows an operator has it.
+        .with_expr_planners(vec![Arc::new(Operators)])
         .with_default_features()
         .with_type_planner(Arc::new(ColumnTypePlanner))
+        .with_analyzer_rule(Arc::new(CountedSets))
+        .with_analyzer_rule(Arc::new(Unnest))
         .with_analyzer_rule(Arc::new(CheckedIntegers))
         .with_optimizer_rules(optimizer_rules())
         .build();
+    for function in crate::pg::functions() {
+        state.register_udf(function)?;
+    }
     state.register_udaf(Arc::new(AggregateUDF::from(CheckedSum::default())))?;
+    for function in ordered::functions() {
+        state.register_udaf(function)?;
+    }
+    for function in math::functions().chain([similar::function()]) {
+        state.register_udf(function)?;
+    }
+    for (function, alias) in [("bool_and", "every"), ("var", "variance")] {
+        let aliased = state.udaf(function)?.as_ref().clone().with_aliases([alias]);
+        state.register_udaf(Arc::new(aliased))?;
+    }
     Ok(state)
 }
 
@@ -47,13 +68,14 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 
 fn session_config(config: &EngineConfig) -> SessionConfig {
     let mut session = SessionConfig::new()
-        .with_information_schema(true)
         .with_create_default_catalog_and_schema(false)
         .with_target_partitions(config.threads.max(1));
     let options = session.options_mut();
     options.sql_parser.dialect = Dialect::PostgreSQL;
     options.sql_parser.collect_spans = true;
     options.sql_parser.map_string_types_to_utf8view = true;
+    // `1.5` is a NUMERIC.
+    options.sql_parser.parse_float_as_decimal = true;
     // `now()` is a TIMESTAMPTZ.
     options.execution.time_zone = Some("+00:00".to_owned());
     session

@@ -10,7 +10,7 @@ use datafusion::common::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt as _;
 
-use crate::prepare::shown_name;
+use crate::names::shown_name;
 
 /// A running query whose rows are shown.
 pub(crate) struct Shown {
@@ -25,12 +25,7 @@ impl Shown {
     pub(crate) fn new(stream: SendableRecordBatchStream, names: Option<Vec<String>>) -> Self {
         let own = stream.schema();
         let has_untyped = own.fields().iter().any(|field| *field.data_type() == DataType::Null);
-        let planned = || {
-            own.fields()
-                .iter()
-                .map(|field| shown_name(field.name()).to_owned())
-                .collect()
-        };
+        let planned = || own.fields().iter().map(|field| planned_name(&own, field)).collect();
         let names: Vec<String> = names
             .filter(|names| names.len() == own.fields().len())
             .unwrap_or_else(planned);
@@ -71,6 +66,16 @@ impl Shown {
             &options,
         )?)
     }
+}
+
+/// DataFusion numbers the columns of one name that a query in FROM gives: `id`, `id:1`.
+fn planned_name(schema: &Schema, field: &Field) -> String {
+    let name = field.name();
+    let bare = match name.rsplit_once(':') {
+        Some((first, number)) if number.parse::<usize>().is_ok() && schema.index_of(first).is_ok() => first,
+        _ => name,
+    };
+    shown_name(bare).to_owned()
 }
 
 fn shown_field(field: &Field, name: &str) -> Field {

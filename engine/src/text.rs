@@ -4,21 +4,27 @@
 //! through floating point that is not stored as floating point: a NUMERIC keeps every digit, and a digit too many is
 //! an error.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use arrow::array::timezone::Tz;
 use arrow::array::{
-    Array, ArrayRef, BinaryViewBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float32Builder,
-    Float64Builder, Int16Builder, Int32Builder, Int64Builder, IntervalMonthDayNanoBuilder, RecordBatch,
+    Array, ArrayRef, AsArray as _, BinaryViewBuilder, BooleanBuilder, Date32Array, Date32Builder, Decimal128Builder,
+    Float32Array, Float32Builder, Float64Array, Float64Builder, Int16Builder, Int32Builder, Int64Array, Int64Builder,
+    IntervalMonthDayNanoArray, IntervalMonthDayNanoBuilder, ListArray, NullBufferBuilder, RecordBatch,
     StringViewBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
 };
-use arrow::compute::kernels::cast_utils::{Parser, parse_interval_month_day_nano, string_to_datetime};
-use arrow::datatypes::{DataType, Date32Type, Time64MicrosecondType};
+use arrow::buffer::{OffsetBuffer, ScalarBuffer};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
+use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use candor_storage::ColumnType;
 
 use crate::error::EngineError;
+use crate::value::array::{self, Item};
+use crate::value::json::{self, Node, Value};
+use crate::value::{float, interval, moment, uuid};
 
 /// Builds one column out of texts.
 pub(crate) struct TextColumn {
@@ -40,6 +46,7 @@ enum Builder {
     Time(Time64MicrosecondBuilder),
     Timestamp(TimestampMicrosecondBuilder),
     Interval(IntervalMonthDayNanoBuilder),
+    List(ListColumn),
 }
 
 macro_rules! each_builder {
@@ -58,6 +65,7 @@ macro_rules! each_builder {
             Builder::Time($builder) => $body,
             Builder::Timestamp($builder) => $body,
             Builder::Interval($builder) => $body,
+            Builder::List($builder) => $body,
         }
     };
 }
@@ -72,7 +80,12 @@ impl TextColumn {
             ColumnType::Float32 => Builder::Float32(Float32Builder::new()),
             ColumnType::Float64 => Builder::Float64(Float64Builder::new()),
             ColumnType::Decimal { .. } => Builder::Decimal(Decimal128Builder::new().with_data_type(ty.arrow())),
-            ColumnType::Text | ColumnType::Varchar(_) => Builder::Text(StringViewBuilder::new()),
+            ColumnType::Text
+            | ColumnType::Varchar(_)
+            | ColumnType::Uuid
+            | ColumnType::Json
+            | ColumnType::Jsonb
+            | ColumnType::Enum(_) => Builder::Text(StringViewBuilder::new()),
             ColumnType::Bytes => Builder::Bytes(BinaryViewBuilder::new()),
             ColumnType::Date => Builder::Date(Date32Builder::new()),
             ColumnType::Time => Builder::Time(Time64MicrosecondBuilder::new()),
@@ -80,6 +93,7 @@ impl TextColumn {
                 Builder::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(ty.arrow()))
             }
             ColumnType::Interval => Builder::Interval(IntervalMonthDayNanoBuilder::new()),
+            ColumnType::Array { .. } => Builder::List(ListColumn::new(ty)),
         };
         Self { ty, builder }
     }
@@ -102,23 +116,127 @@ impl TextColumn {
             Builder::Float32(builder) => builder.append_value(parse_float32(text)?),
             Builder::Float64(builder) => builder.append_value(parse_float64(text)?),
             Builder::Decimal(builder) => builder.append_value(parse_decimal(text, ty)?),
-            Builder::Text(builder) => {
-                check_length(text, ty)?;
-                builder.append_value(text);
-            }
+            Builder::Text(builder) => builder.append_value(read_text(text, ty)?),
             Builder::Bytes(builder) => builder.append_value(parse_bytes(text).ok_or_else(|| not_a(text, ty))?),
-            Builder::Date(builder) => builder.append_value(parse_date(text).ok_or_else(|| not_a(text, ty))?),
-            Builder::Time(builder) => builder.append_value(parse_time(text).ok_or_else(|| not_a(text, ty))?),
-            Builder::Timestamp(builder) => builder.append_value(parse_timestamp(text).ok_or_else(|| not_a(text, ty))?),
+            Builder::Date(builder) => builder.append_value(moment::parse_date(text).ok_or_else(|| not_a(text, ty))?),
+            Builder::Time(builder) => builder.append_value(moment::parse_time(text).ok_or_else(|| not_a(text, ty))?),
+            Builder::Timestamp(builder) => {
+                builder.append_value(read_timestamp(text, ty).ok_or_else(|| not_a(text, ty))?);
+            }
             Builder::Interval(builder) => {
-                builder.append_value(parse_interval_month_day_nano(text.trim()).map_err(|_| not_a(text, ty))?);
+                builder.append_value(interval::parse(text).ok_or_else(|| not_a(text, ty))?);
+            }
+            Builder::List(builder) => {
+                let items = array::parse(text).map_err(|reason| format!("{}: {reason}", not_a(text, ty)))?;
+                builder.push_items(&items, ty)?;
             }
         }
         Ok(())
     }
 
+    /// Takes one value out of a JSON document, which stands in `text`: documents as they are, lists as arrays.
+    ///
+    /// # Errors
+    /// As [`TextColumn::push`].
+    pub(crate) fn push_json(&mut self, node: &Node, text: &str) -> Result<(), String> {
+        match (&node.value, self.ty) {
+            (Value::Null, _) => {
+                self.push_null();
+                Ok(())
+            }
+            (_, ColumnType::Json | ColumnType::Jsonb)
+            | (Value::Bool(_) | Value::Array(_) | Value::Object(_), ColumnType::Text | ColumnType::Varchar(_))
+            | (Value::Bool(_), ColumnType::Bool) => self.push(&text[node.place.clone()]),
+            (Value::Array(_), ColumnType::Array { .. }) => match (items_of(node, text), &mut self.builder) {
+                (Item::List(items), Builder::List(builder)) => builder.push_items(&items, self.ty),
+                _ => Err(not_a(text, self.ty)),
+            },
+            (Value::Bool(_), ty) => Err(format!("a BOOLEAN is not a value of type {ty}")),
+            (Value::Number(_), ColumnType::Bool) => Err("a number is not a BOOLEAN".to_owned()),
+            (Value::Number(text) | Value::Text(text), _) => self.push(text),
+            (Value::Array(_) | Value::Object(_), ty) => Err(format!("an object or array is not a value of type {ty}")),
+        }
+    }
+
     pub(crate) fn finish(mut self) -> ArrayRef {
         each_builder!(&mut self.builder, builder => Arc::new(builder.finish()))
+    }
+}
+
+/// An array column in the making.
+struct ListColumn {
+    item: Box<TextColumn>,
+    ends: Vec<i32>,
+    valid: NullBufferBuilder,
+    count: i32,
+}
+
+impl ListColumn {
+    fn new(ty: ColumnType) -> Self {
+        Self {
+            item: Box::new(TextColumn::new(ty.item().unwrap_or(ColumnType::Text))),
+            ends: vec![0],
+            valid: NullBufferBuilder::new(0),
+            count: 0,
+        }
+    }
+
+    fn append_null(&mut self) {
+        self.ends.push(self.count);
+        self.valid.append_null();
+    }
+
+    fn push_items(&mut self, items: &[Item], ty: ColumnType) -> Result<(), String> {
+        for item in items {
+            match (item, &mut self.item.builder) {
+                (Item::Null, _) => self.item.push_null(),
+                (Item::List(items), Builder::List(inner)) => inner.push_items(items, self.item.ty)?,
+                (Item::Text(text), builder) if !matches!(builder, Builder::List(_)) => self.item.push(text)?,
+                _ => return Err(format!("the array has another number of dimensions than {ty}")),
+            }
+            self.count = self.count.checked_add(1).ok_or("the arrays have too many elements")?;
+        }
+        self.ends.push(self.count);
+        self.valid.append_non_null();
+        Ok(())
+    }
+
+    fn finish(&mut self) -> ListArray {
+        let item = std::mem::replace(&mut *self.item, TextColumn::new(ColumnType::Bool));
+        let values = item.finish();
+        let field = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+        let ends = OffsetBuffer::new(ScalarBuffer::from(std::mem::take(&mut self.ends)));
+        ListArray::new(field, ends, values, self.valid.finish())
+    }
+}
+
+/// A JSON list as the items of an array; objects stay documents.
+fn items_of(node: &Node, text: &str) -> Item {
+    match &node.value {
+        Value::Null => Item::Null,
+        Value::Text(text) => Item::Text(text.clone()),
+        Value::Array(nodes) => Item::List(nodes.iter().map(|node| items_of(node, text)).collect()),
+        _ => Item::Text(text[node.place.clone()].to_owned()),
+    }
+}
+
+/// What a column of one of the types that are kept as text keeps.
+fn read_text(text: &str, ty: ColumnType) -> Result<Cow<'_, str>, String> {
+    let because = |reason: String| format!("{}: {reason}", not_a(text, ty));
+    match ty {
+        ColumnType::Uuid => uuid::canonical(text).map(Cow::Owned).ok_or_else(|| not_a(text, ty)),
+        ColumnType::Json => json::parse(text).map(|_| Cow::Borrowed(text)).map_err(because),
+        ColumnType::Jsonb => json::normal(text).map(Cow::Owned).map_err(because),
+        _ => check_length(text, ty).map(|()| Cow::Borrowed(text)),
+    }
+}
+
+/// Microseconds since 1970: a zone in the text counts for TIMESTAMPTZ, which is UTC without one; TIMESTAMP has none.
+fn read_timestamp(text: &str, ty: ColumnType) -> Option<i64> {
+    let (micros, zone) = moment::parse_timestamp(text)?;
+    match zone {
+        Some(offset) if ty == ColumnType::TimestampTz => micros.checked_sub(offset * moment::MICROS_PER_SECOND),
+        _ => Some(micros),
     }
 }
 
@@ -174,7 +292,7 @@ fn parse_integer<T: TryFrom<i128>>(text: &str, ty: ColumnType) -> Result<T, Stri
 
 fn parse_float64(text: &str) -> Result<f64, String> {
     let trimmed = text.trim();
-    let value: f64 = trimmed.parse().map_err(|_| not_a(text, ColumnType::Float64))?;
+    let value: f64 = float::parse(text).ok_or_else(|| not_a(text, ColumnType::Float64))?;
     if value.is_infinite() && !trimmed.to_ascii_lowercase().contains("inf") {
         return Err(format!(
             "{} is out of range for {}",
@@ -187,7 +305,7 @@ fn parse_float64(text: &str) -> Result<f64, String> {
 
 fn parse_float32(text: &str) -> Result<f32, String> {
     let trimmed = text.trim();
-    let value: f32 = trimmed.parse().map_err(|_| not_a(text, ColumnType::Float32))?;
+    let value: f32 = float::parse(text).ok_or_else(|| not_a(text, ColumnType::Float32))?;
     if value.is_infinite() && !trimmed.to_ascii_lowercase().contains("inf") {
         return Err(format!(
             "{} is out of range for {}",
@@ -265,70 +383,235 @@ fn shift_decimal(value: i128, shift: i32) -> Scaled {
     }
 }
 
+/// Hexadecimal digits behind `\x`, with blanks between bytes; or the older form, in which a backslash stands before
+/// three octal digits or another backslash.
 fn parse_bytes(text: &str) -> Option<Vec<u8>> {
-    let hex = text.strip_prefix("\\x").or_else(|| text.strip_prefix("\\X"))?;
-    if hex.len() % 2 != 0 || !hex.is_ascii() {
-        return None;
+    let Some(hex) = text.strip_prefix("\\x").or_else(|| text.strip_prefix("\\X")) else {
+        return parse_escaped_bytes(text);
+    };
+    let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => Some((digit(*high)? * 16 + digit(*low)?) as u8),
+        _ => None,
+    };
+    digits.chunks(2).map(byte).collect()
+}
+
+fn parse_escaped_bytes(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'\\' {
+            bytes.push(*first);
+            continue;
+        }
+        match after {
+            [b'\\', more @ ..] => {
+                bytes.push(b'\\');
+                rest = more;
+            }
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', more @ ..] => {
+                bytes.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
+                rest = more;
+            }
+            _ => return None,
+        }
     }
-    (0..hex.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).ok())
-        .collect()
+    Some(bytes)
 }
 
-fn parse_date(text: &str) -> Option<i32> {
-    let text = text.trim();
-    text.get(1..)?.contains('-').then(|| Date32Type::parse(text)).flatten()
-}
-
-fn parse_time(text: &str) -> Option<i64> {
-    let text = text.trim();
-    text.contains(':').then(|| Time64MicrosecondType::parse(text)).flatten()
-}
-
-/// Microseconds since 1970; a zone in the text counts, without one it is UTC.
-fn parse_timestamp(text: &str) -> Option<i64> {
-    let utc: Tz = "+00:00".parse().ok()?;
-    let moment = string_to_datetime(&utc, text.trim()).ok()?;
-    // Halves of a microsecond go up, as PostgreSQL rounds them.
-    let round_up = i64::from(moment.timestamp_subsec_nanos() % 1000 >= 500);
-    moment.timestamp_micros().checked_add(round_up)
-}
-
-/// Writes the values of one array as text.
-pub(crate) struct TextWriter<'a> {
+/// Writes the values of one array as PostgreSQL's text of them.
+pub struct TextWriter<'a> {
     array: &'a dyn Array,
-    formatter: Option<ArrayFormatter<'a>>,
+    form: Form<'a>,
 }
 
-const FORMAT: FormatOptions<'static> = FormatOptions::new()
-    .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"))
-    .with_datetime_format(Some("%Y-%m-%d %H:%M:%S%.f"))
-    .with_timestamp_tz_format(Some("%Y-%m-%d %H:%M:%S%.f+00"));
+enum Form<'a> {
+    /// Booleans, integers, NUMERIC, text, and what no column can hold.
+    Display(Box<ArrayFormatter<'a>>),
+    Bytes,
+    Float32(&'a Float32Array),
+    Float64(&'a Float64Array),
+    Date(&'a Date32Array),
+    /// Parts of a second since midnight, and how many nanoseconds each is.
+    Time(Int64Array, i64),
+    /// Parts of a second since 1970, how many there are in a second, and the zone as it is shown.
+    Timestamp(Int64Array, i64, &'static str),
+    Interval(IntervalMonthDayNanoArray),
+    /// Parts of a second, and how many nanoseconds each is.
+    Duration(Int64Array, i64),
+    List(&'a ListArray, Box<TextWriter<'a>>),
+}
+
+const FORMAT: FormatOptions<'static> = FormatOptions::new().with_display_error(false);
+
+const NANOS_PER_DAY: i64 = interval::NANOS_PER_DAY;
+
+const fn parts_per_second(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    }
+}
 
 impl<'a> TextWriter<'a> {
-    pub(crate) fn new(array: &'a dyn Array) -> Result<Self, EngineError> {
-        let formatter = match array.data_type() {
-            DataType::Binary | DataType::BinaryView | DataType::LargeBinary => None,
-            _ => Some(ArrayFormatter::try_new(array, &FORMAT)?),
+    /// Prepares the values of `array`.
+    ///
+    /// # Errors
+    /// A type that has no text form.
+    pub fn new(array: &'a dyn Array) -> Result<Self, EngineError> {
+        let whole = |array: &dyn Array| Ok::<_, ArrowError>(cast(array, &DataType::Int64)?.as_primitive().clone());
+        let form = match array.data_type() {
+            DataType::Binary | DataType::BinaryView | DataType::LargeBinary => Form::Bytes,
+            DataType::Float32 => Form::Float32(array.as_primitive()),
+            DataType::Float64 => Form::Float64(array.as_primitive()),
+            DataType::Date32 => Form::Date(array.as_primitive()),
+            DataType::Time32(unit) => {
+                let narrow = cast(array, &DataType::Int32)?;
+                Form::Time(
+                    whole(narrow.as_ref())?,
+                    interval::NANOS_PER_SECOND / parts_per_second(*unit),
+                )
+            }
+            DataType::Time64(unit) => Form::Time(whole(array)?, interval::NANOS_PER_SECOND / parts_per_second(*unit)),
+            DataType::Timestamp(unit, zone) => {
+                let shown = if zone.is_some() { "+00" } else { "" };
+                Form::Timestamp(whole(array)?, parts_per_second(*unit), shown)
+            }
+            DataType::Interval(_) => {
+                let wide = cast(array, &DataType::Interval(IntervalUnit::MonthDayNano))?;
+                Form::Interval(wide.as_primitive().clone())
+            }
+            DataType::Duration(unit) => {
+                Form::Duration(whole(array)?, interval::NANOS_PER_SECOND / parts_per_second(*unit))
+            }
+            DataType::List(_) => {
+                let list: &ListArray = array.as_list();
+                Form::List(list, Box::new(TextWriter::new(list.values().as_ref())?))
+            }
+            _ => Form::Display(Box::new(ArrayFormatter::try_new(array, &FORMAT)?)),
         };
-        Ok(Self { array, formatter })
+        Ok(Self { array, form })
+    }
+
+    pub(crate) fn is_null(&self, row: usize) -> bool {
+        self.array.is_null(row) || *self.array.data_type() == DataType::Null
     }
 
     /// The value of `row`, or `None` for NULL.
-    pub(crate) fn value(&self, row: usize) -> Option<String> {
-        if self.array.is_null(row) {
+    pub fn value(&self, row: usize) -> Option<String> {
+        if self.is_null(row) {
             return None;
         }
-        match &self.formatter {
-            Some(formatter) => Some(formatter.value(row).to_string()),
-            None => Some(format!("\\x{}", hex(bytes_at(self.array, row)?))),
+        let mut out = String::new();
+        self.write(row, &mut out);
+        Some(out)
+    }
+
+    /// Appends the value of `row`, which is not NULL.
+    pub fn write(&self, row: usize, out: &mut String) {
+        match &self.form {
+            Form::Display(formatter) => {
+                // A value that cannot be shown is shown as nothing: none of the stored types has such values.
+                let _ = write!(out, "{}", formatter.value(row));
+            }
+            Form::Bytes => {
+                out.push_str("\\x");
+                out.push_str(&hex(bytes_at(self.array, row).unwrap_or_default()));
+            }
+            Form::Float32(array) => float::write_f32(array.value(row), out),
+            Form::Float64(array) => float::write_f64(array.value(row), out),
+            Form::Date(array) => moment::write_date(array.value(row), out),
+            Form::Time(array, nanos) => moment::write_time(array.value(row) * nanos, out),
+            Form::Timestamp(array, per_second, zone) => {
+                let parts = array.value(row);
+                let per_day = per_second * 86_400;
+                let nanos = parts.rem_euclid(per_day) * (interval::NANOS_PER_SECOND / per_second);
+                moment::write_timestamp(parts.div_euclid(per_day), nanos, zone, out);
+            }
+            Form::Interval(array) => interval::write(array.value(row), out),
+            Form::Duration(array, nanos) => {
+                let total = i128::from(array.value(row)) * i128::from(*nanos);
+                let days = (total / i128::from(NANOS_PER_DAY)) as i32;
+                let rest = (total % i128::from(NANOS_PER_DAY)) as i64;
+                interval::write(IntervalMonthDayNano::new(0, days, rest), out);
+            }
+            Form::List(list, items) => write_list(list, items, row, out),
         }
     }
 }
 
+impl TextWriter<'_> {
+    /// Appends the value of `row` as JSON: numbers that JSON knows and booleans bare, arrays as lists, documents as they
+    /// are, NULL as `null`, and everything else as a string.
+    pub(crate) fn write_json(&self, row: usize, is_document: bool, out: &mut String) {
+        if self.is_null(row) {
+            out.push_str("null");
+            return;
+        }
+        if let Form::List(list, items) = &self.form {
+            out.push('[');
+            let (from, to) = (
+                list.value_offsets()[row] as usize,
+                list.value_offsets()[row + 1] as usize,
+            );
+            for at in from..to {
+                if at > from {
+                    out.push(',');
+                }
+                items.write_json(at, is_document, out);
+            }
+            out.push(']');
+            return;
+        }
+        let start = out.len();
+        self.write(row, out);
+        let is_bare = match &self.form {
+            Form::Float32(array) => array.value(row).is_finite(),
+            Form::Float64(array) => array.value(row).is_finite(),
+            _ => is_document || self.array.data_type().is_numeric() || *self.array.data_type() == DataType::Boolean,
+        };
+        if !is_bare {
+            let text = out.split_off(start);
+            json::write_text(&text, out);
+        }
+    }
+}
+
+/// Whether the values of a column, or of its arrays, are JSON documents.
+pub(crate) fn holds_documents(field: &Field) -> bool {
+    let is_document = |ty| matches!(ty, ColumnType::Json | ColumnType::Jsonb);
+    match ColumnType::from_field(field) {
+        Some(ColumnType::Array { element, .. }) => is_document(element.into()),
+        Some(ty) => is_document(ty),
+        None => false,
+    }
+}
+
+fn write_list(list: &ListArray, items: &TextWriter<'_>, row: usize, out: &mut String) {
+    out.push('{');
+    let (from, to) = (
+        list.value_offsets()[row] as usize,
+        list.value_offsets()[row + 1] as usize,
+    );
+    for at in from..to {
+        if at > from {
+            out.push(',');
+        }
+        match items.value(at) {
+            None => out.push_str("NULL"),
+            Some(text) if matches!(items.form, Form::List(..)) => out.push_str(&text),
+            Some(text) => array::write_element(&text, out),
+        }
+    }
+    out.push('}');
+}
+
 fn bytes_at(array: &dyn Array, row: usize) -> Option<&[u8]> {
-    use arrow::array::AsArray as _;
     match array.data_type() {
         DataType::Binary => Some(array.as_binary::<i32>().value(row)),
         DataType::LargeBinary => Some(array.as_binary::<i64>().value(row)),
@@ -396,7 +679,7 @@ mod tests {
             (
                 ColumnType::Timestamp,
                 "2024-02-29 12:00:00.25",
-                "2024-02-29 12:00:00.250",
+                "2024-02-29 12:00:00.25",
             ),
             (
                 ColumnType::TimestampTz,
@@ -405,6 +688,19 @@ mod tests {
             ),
             (ColumnType::Bytes, "\\x00ff", "\\x00ff"),
             (ColumnType::Bool, "yes", "true"),
+            (ColumnType::Bytes, "a\\\\b\\001", "\\x615c6201"),
+            (
+                ColumnType::Timestamp,
+                "2024-02-29 12:00:00+02:00",
+                "2024-02-29 12:00:00",
+            ),
+            (
+                ColumnType::Interval,
+                "1 year 2 months 3 days 04:05:06",
+                "1 year 2 mons 3 days 04:05:06",
+            ),
+            (ColumnType::Json, "{ \"a\":1 }", "{ \"a\":1 }"),
+            (ColumnType::Jsonb, "{ \"a\":1 }", "{\"a\": 1}"),
             (ColumnType::Varchar(2), "éé", "éé"),
         ] {
             assert_eq!(read(ty, text).as_deref(), Ok(expected), "{text} as {ty}");
@@ -430,6 +726,10 @@ mod tests {
             (ColumnType::Date, "2023-02-29", "is not a value"),
             (ColumnType::Time, "5", "is not a value"),
             (ColumnType::Bytes, "\\x0", "is not a value"),
+            (ColumnType::Bytes, "\\9", "is not a value"),
+            (ColumnType::Uuid, "x", "is not a value"),
+            (ColumnType::Jsonb, "{", "ends too early"),
+            (ColumnType::Interval, "5 parsecs", "is not a value"),
             (ColumnType::Bytes, "\\xé1", "is not a value"),
             (ColumnType::Varchar(2), "abc", "too long"),
         ] {

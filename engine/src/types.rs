@@ -2,14 +2,20 @@
 //!
 //! One mapping serves both CREATE TABLE and CAST, so `CAST(x AS t)` gives exactly what a column of type `t` holds.
 //! `FLOAT` is double precision and `TIMESTAMP` counts microseconds, as in PostgreSQL. `CHAR(n)` is `VARCHAR(n)`:
-//! a length limit, never padding.
+//! a length limit, never padding. A NUMERIC that names no precision has 38 digits, 10 of them behind the point; a value
+//! that needs more is refused.
+
+use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use candor_storage::ColumnType;
+use candor_storage::{ARRAY_DEPTH_MAX, Catalog, ColumnType};
 use datafusion::logical_expr::planner::TypePlanner;
 use sqlparser::ast::{self, CharacterLength, ExactNumberInfo, TimezoneInfo};
 
+use crate::env::Env;
 use crate::error::EngineError;
+use crate::pg::enums;
+use crate::prepare::folded_parts;
 
 /// The most digits a NUMERIC has.
 const PRECISION_MAX: u64 = 38;
@@ -17,10 +23,48 @@ const PRECISION_MAX: u64 = 38;
 /// Precision and scale of a NUMERIC that names none.
 const NUMERIC_DEFAULT: (u8, i8) = (38, 10);
 
-/// The type of a column declared as `sql`.
+/// The type of a column declared as `sql`, which may name an enumerated type.
+pub(crate) fn of_column(env: &Env, sql: &ast::DataType) -> Result<ColumnType, EngineError> {
+    let database = env.names.database();
+    resolved(sql, &|name| named(env.names.definitions(), database, name))
+}
+
+/// The enumerated type of this name, which may have a database before it.
+fn named(catalog: &Catalog, selected: Option<&str>, name: &ast::ObjectName) -> Option<ColumnType> {
+    let parts = folded_parts(name)?;
+    let (database, name) = match parts.as_slice() {
+        [name] => (selected?, name),
+        [.., database, name] => (database.as_str(), name),
+        [] => return None,
+    };
+    catalog.type_named(database, name).map(|def| ColumnType::Enum(def.id))
+}
+
+/// The type of a column declared as `sql`, where no enumerated types are known.
 pub(crate) fn from_sql(sql: &ast::DataType) -> Result<ColumnType, EngineError> {
+    resolved(sql, &|_| None)
+}
+
+fn resolved(
+    sql: &ast::DataType,
+    own: &dyn Fn(&ast::ObjectName) -> Option<ColumnType>,
+) -> Result<ColumnType, EngineError> {
     use ast::DataType as Sql;
     Ok(match sql {
+        Sql::Uuid => ColumnType::Uuid,
+        Sql::JSON => ColumnType::Json,
+        Sql::JSONB => ColumnType::Jsonb,
+        Sql::Array(ast::ArrayElemTypeDef::SquareBracket(inner, _) | ast::ArrayElemTypeDef::AngleBracket(inner)) => {
+            let inner = resolved(inner, own)?;
+            inner
+                .array()
+                .ok_or_else(|| EngineError::plan(format!("an array has at most {ARRAY_DEPTH_MAX} dimensions")))?
+        }
+        Sql::Custom(name, modifiers) if modifiers.is_empty() && is_word(name, "bpchar") => ColumnType::Text,
+        Sql::Custom(name, modifiers) if modifiers.is_empty() && is_word(name, "name") => ColumnType::Text,
+        Sql::Custom(name, modifiers) if modifiers.is_empty() && own(name).is_some() => {
+            own(name).unwrap_or(ColumnType::Text)
+        }
         Sql::Bool | Sql::Boolean => ColumnType::Bool,
         Sql::SmallInt(None) | Sql::Int2(None) | Sql::Int16 => ColumnType::Int16,
         Sql::Int(None) | Sql::Integer(None) | Sql::Int4(None) | Sql::Int32 => ColumnType::Int32,
@@ -59,15 +103,23 @@ pub(crate) fn from_sql(sql: &ast::DataType) -> Result<ColumnType, EngineError> {
     })
 }
 
+fn is_word(name: &ast::ObjectName, word: &str) -> bool {
+    matches!(folded_parts(name).as_deref(), Some([only]) if only == word)
+}
+
 fn instead(sql: &ast::DataType) -> &'static str {
     let name = sql.to_string().to_uppercase();
-    if name.contains("SERIAL") {
+    if name.starts_with("TIME ") {
+        "TIME has no zone here, because an offset without a day is no zone: TIMESTAMPTZ is there"
+    } else if name.contains("MONEY") {
+        "NUMERIC(p, s) holds amounts"
+    } else if name.contains("SERIAL") {
         "write BIGINT and give the key in the INSERT"
     } else if name.contains("UNSIGNED") || name.contains("INT") {
         "SMALLINT, INTEGER and BIGINT are there"
     } else {
         "BOOLEAN, SMALLINT, INTEGER, BIGINT, REAL, DOUBLE PRECISION, NUMERIC(p, s), TEXT, VARCHAR(n), BYTEA, DATE, \
-         TIME, TIMESTAMP, TIMESTAMPTZ and INTERVAL are there"
+         TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, UUID, JSON, JSONB and arrays of them are there"
     }
 }
 
@@ -111,45 +163,28 @@ fn varchar(length: CharacterLength) -> Result<ColumnType, EngineError> {
     }
 }
 
-/// The column type that holds every value of an answer's type, for CREATE TABLE AS and open collections; `None` for a
+/// The column type that holds every value of an answer's column, for CREATE TABLE AS and open collections; `None` for a
 /// column of bare NULLs.
-pub(crate) fn from_answer(arrow: &DataType) -> Result<Option<ColumnType>, EngineError> {
-    Ok(Some(match arrow {
+pub(crate) fn from_answer(field: &Field) -> Result<Option<ColumnType>, EngineError> {
+    let storable = match field.data_type() {
         DataType::Null => return Ok(None),
-        DataType::Boolean => ColumnType::Bool,
-        DataType::Int8 | DataType::UInt8 | DataType::Int16 => ColumnType::Int16,
-        DataType::UInt16 | DataType::Int32 => ColumnType::Int32,
         // Counts and ranks are unsigned in DataFusion; values beyond BIGINT are refused one by one.
-        DataType::UInt32 | DataType::Int64 | DataType::UInt64 => ColumnType::Int64,
-        DataType::Float16 | DataType::Float32 => ColumnType::Float32,
-        DataType::Float64 => ColumnType::Float64,
-        DataType::Decimal32(precision, scale)
-        | DataType::Decimal64(precision, scale)
-        | DataType::Decimal128(precision, scale)
-            if *scale >= 0 =>
+        DataType::UInt64 => Some(ColumnType::Int64),
+        DataType::Duration(_) => Some(ColumnType::Interval),
+        DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale)
+            if *scale < 0 =>
         {
-            ColumnType::Decimal {
-                precision: *precision,
-                scale: *scale,
-            }
+            None
         }
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => ColumnType::Text,
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
-            ColumnType::Bytes
-        }
-        DataType::Date32 | DataType::Date64 => ColumnType::Date,
-        DataType::Time32(_) | DataType::Time64(_) => ColumnType::Time,
-        DataType::Timestamp(_, None) => ColumnType::Timestamp,
-        DataType::Timestamp(_, Some(_)) => ColumnType::TimestampTz,
-        DataType::Interval(_) | DataType::Duration(_) => ColumnType::Interval,
-        DataType::Dictionary(_, value) => return from_answer(value),
-        other => {
-            return Err(EngineError::unsupported_try(
-                format!("storing a value of type {other}"),
-                "select its parts, or cast it to TEXT",
-            ));
-        }
-    }))
+        _ => ColumnType::from_field(field),
+    };
+    match storable {
+        Some(ty) => Ok(Some(ty)),
+        None => Err(EngineError::unsupported_try(
+            format!("storing a value of type {}", field.data_type()),
+            "select its parts, or cast it to TEXT",
+        )),
+    }
 }
 
 /// Gives DataFusion our meaning of type names in CAST and typed literals.
@@ -158,12 +193,29 @@ pub(crate) struct ColumnTypePlanner;
 
 impl TypePlanner for ColumnTypePlanner {
     fn plan_type_field(&self, sql_type: &ast::DataType) -> datafusion::common::Result<Option<FieldRef>> {
-        // Types that columns cannot have (arrays, small and unsigned integers) keep DataFusion's meaning in queries.
+        // Types that columns cannot have (small and unsigned integers) keep DataFusion's meaning in queries.
         let Ok(column) = from_sql(sql_type) else {
             return Ok(None);
         };
         // INTERVAL literals and casts are DataFusion's own business, and the same type.
-        Ok(Some(std::sync::Arc::new(Field::new("", column.arrow(), true))))
+        Ok(Some(Arc::new(column.field("", true))))
+    }
+}
+
+/// The same where the catalog has enumerated types.
+#[derive(Debug)]
+pub(crate) struct OwnTypePlanner {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) database: Option<String>,
+}
+
+impl TypePlanner for OwnTypePlanner {
+    fn plan_type_field(&self, sql_type: &ast::DataType) -> datafusion::common::Result<Option<FieldRef>> {
+        let own = |name: &ast::ObjectName| named(&self.catalog, self.database.as_deref(), name);
+        let Ok(column) = resolved(sql_type, &own) else {
+            return Ok(None);
+        };
+        Ok(Some(Arc::new(enums::labelled(column.field("", true), &self.catalog))))
     }
 }
 
@@ -205,6 +257,15 @@ mod tests {
             ("timestamp with time zone", ColumnType::TimestampTz),
             ("bytea", ColumnType::Bytes),
             ("interval", ColumnType::Interval),
+            ("uuid", ColumnType::Uuid),
+            ("jsonb", ColumnType::Jsonb),
+            (
+                "int[][]",
+                ColumnType::Array {
+                    element: candor_storage::ElementType::Int32,
+                    depth: 2,
+                },
+            ),
         ] {
             assert_eq!(parse(text).expect(text), expected, "{text}");
         }
@@ -214,9 +275,8 @@ mod tests {
     fn other_types_are_refused_by_name() {
         for text in [
             "serial",
-            "uuid",
-            "jsonb",
-            "int[]",
+            "money",
+            "inet",
             "numeric(39,2)",
             "numeric(3,4)",
             "tinyint",

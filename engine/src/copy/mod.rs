@@ -25,7 +25,8 @@ use sqlparser::ast;
 use crate::define::split;
 use crate::env::Env;
 use crate::error::EngineError;
-use crate::prepare::{column_names, quoted};
+use crate::names::column_names;
+use crate::prepare::quoted;
 use crate::write::{Evaluated, Grown, Incoming, RowCompleter};
 
 use inflow::Inflow;

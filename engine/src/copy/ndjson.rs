@@ -1,16 +1,17 @@
 //! NDJSON: one JSON object per line. A field that is missing is NULL. Numbers keep their digits.
 
+use std::borrow::Cow;
 use std::io::{BufRead, Write};
 
-use arrow::array::{Array as _, ArrayRef, RecordBatch};
-use arrow::datatypes::DataType;
+use arrow::array::{ArrayRef, RecordBatch};
 use candor_storage::ColumnType;
 use serde::de::IgnoredAny;
 
 use super::inflow::Inflow;
 use super::{Arrival, BATCH_ROWS, RowWriter, misfit, read_error, write_error};
 use crate::error::EngineError;
-use crate::text::{TextColumn, TextWriter};
+use crate::text::{TextColumn, TextWriter, holds_documents};
+use crate::value::json;
 use crate::write::{Grown, Incoming};
 
 pub(super) fn read(
@@ -152,7 +153,7 @@ impl Column {
             self.values = Some((ty, values));
         }
         if let Some((ty, values)) = &mut self.values {
-            values.push(value.as_text(*ty)?)?;
+            value.push_to(values, *ty)?;
             self.filled += 1;
         }
         Ok(())
@@ -178,6 +179,19 @@ impl Value {
             Self::Number(_) => Some(ColumnType::Float64),
             Self::Text(_) | Self::Nested(_) => Some(ColumnType::Text),
         }
+    }
+
+    fn push_to(&self, values: &mut TextColumn, ty: ColumnType) -> Result<(), String> {
+        if !matches!(ty, ColumnType::Json | ColumnType::Jsonb | ColumnType::Array { .. }) {
+            return values.push(self.as_text(ty)?);
+        }
+        let document = match self {
+            Self::Null => Cow::Borrowed("null"),
+            Self::Bool(value) => Cow::Borrowed(if *value { "true" } else { "false" }),
+            Self::Number(text) | Self::Nested(text) => Cow::Borrowed(text.as_str()),
+            Self::Text(text) => Cow::Owned(json_text(text)),
+        };
+        values.push_json(&json::parse(&document)?, &document)
     }
 
     fn as_text(&self, ty: ColumnType) -> Result<&str, String> {
@@ -274,27 +288,17 @@ impl RowWriter for NdjsonWriter {
             .iter()
             .zip(schema.fields())
             .map(|(column, field)| {
-                Ok((
-                    json_text(field.name()),
-                    is_bare(column.data_type()),
-                    TextWriter::new(column.as_ref())?,
-                ))
+                let writer = TextWriter::new(column.as_ref())?;
+                Ok((json_text(field.name()), holds_documents(field), writer))
             })
             .collect::<Result<_, EngineError>>()?;
         for row in 0..batch.num_rows() {
             self.line.clear();
-            for (at, (name, is_bare, column)) in columns.iter().enumerate() {
+            for (at, (name, is_document, column)) in columns.iter().enumerate() {
                 self.line.push(if at == 0 { '{' } else { ',' });
                 self.line.push_str(name);
                 self.line.push(':');
-                match column.value(row) {
-                    None => self.line.push_str("null"),
-                    // Floats that are no numbers (NaN, inf) are no JSON numbers either.
-                    Some(text) if *is_bare && serde_json::from_str::<IgnoredAny>(&text).is_ok() => {
-                        self.line.push_str(&text);
-                    }
-                    Some(text) => self.line.push_str(&json_text(&text)),
-                }
+                column.write_json(row, *is_document, &mut self.line);
             }
             self.line.push_str(if columns.is_empty() { "{}\n" } else { "}\n" });
             self.output.write_all(self.line.as_bytes()).map_err(write_error)?;
@@ -307,13 +311,10 @@ impl RowWriter for NdjsonWriter {
     }
 }
 
-/// Numbers and booleans stand without quotes.
-fn is_bare(ty: &DataType) -> bool {
-    ty.is_numeric() || *ty == DataType::Boolean
-}
-
 fn json_text(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    let mut quoted = String::with_capacity(text.len() + 2);
+    json::write_text(text, &mut quoted);
+    quoted
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub(super) fn read(
         .map(|field| {
             Ok(Incoming {
                 name: field.name().clone(),
-                ty: from_answer(field.data_type())?,
+                ty: from_answer(field)?,
             })
         })
         .collect::<Result<Vec<_>, EngineError>>()?;

@@ -10,7 +10,7 @@ use super::check_name;
 use crate::env::Env;
 use crate::error::EngineError;
 use crate::prepare::folded;
-use crate::types::from_sql;
+use crate::types::of_column;
 
 /// Columns and constraints of a definition; where it goes is the caller's.
 pub(super) fn closed_definition(
@@ -20,7 +20,7 @@ pub(super) fn closed_definition(
 ) -> Result<CollectionDef, EngineError> {
     let mut def = CollectionDef::new(CollectionId::default(), "", name, []);
     for column in &create.columns {
-        def.push_column(ColumnDef::new(folded(&column.name), from_sql(&column.data_type)?));
+        def.push_column(ColumnDef::new(folded(&column.name), of_column(env, &column.data_type)?));
     }
     check_columns(&def)?;
     let mut keys = Keys::default();

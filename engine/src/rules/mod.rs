@@ -3,5 +3,5 @@
 mod cardinality;
 mod join_order;
 
-pub(crate) use cardinality::{ColumnEstimate, TableEstimates};
+pub(crate) use cardinality::{ColumnEstimate, TableEstimates, place};
 pub(crate) use join_order::JoinOrder;

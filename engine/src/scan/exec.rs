@@ -1,7 +1,7 @@
 //! The leaf of physical plans that reads a collection.
 //!
-//! It applies the conditions above it itself, so that what no row of a part can fulfil is never read, and the columns that
-//! only survivors need are copied for survivors only. No order is promised.
+//! It applies the conditions above it itself: a part that can hold no row they keep is not read, and the columns that only
+//! survivors need are read for survivors only. No order is promised.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use arrow::array::RecordBatch;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics};
+use datafusion::common::{Result, ScalarValue, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{AcrossPartitions, ConstExpr, EquivalenceProperties, PhysicalExpr};
@@ -267,6 +267,20 @@ impl ExecutionPlan for ScanExec {
     fn statistics_from_inputs(&self, _: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
         let mut statistics = Statistics::new_unknown(&self.schema());
         statistics.num_rows = self.rows_estimated(args.partition());
+        let Some(summary) = self.table.summary() else {
+            return Ok(Arc::new(statistics));
+        };
+        for (known, ordinal) in statistics.column_statistics.iter_mut().zip(self.projection.iter()) {
+            let Some(column) = summary.get(*ordinal) else { continue };
+            if let Some(distinct) = column.distinct {
+                known.distinct_count = Precision::Inexact(distinct as usize);
+            }
+            if let Some(bounds) = &column.bounds {
+                known.min_value = Precision::Inexact(ScalarValue::try_from_array(&bounds.min, 0)?);
+                known.max_value = Precision::Inexact(ScalarValue::try_from_array(&bounds.max, 0)?);
+                known.null_count = Precision::Inexact(bounds.null_count as usize);
+            }
+        }
         Ok(Arc::new(statistics))
     }
 }

@@ -3,16 +3,26 @@
 //! They come from the filters above it, and from joins and limits that learn while they run which rows they can still
 //! use (dynamic filters). What is applied here is not applied again above, so every row is judged.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, UInt64Array};
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use candor_storage::{ColumnBounds, RowFilter, TablePart};
+use datafusion::common::Column as ColumnName;
+use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion::common::{Result, ScalarValue, internal_datafusion_err};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
-use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_expr::{
+    DynamicFilterTracker, DynamicFilterTracking, PhysicalExpr, conjunction, split_conjunction,
+};
+use datafusion::physical_expr_common::physical_expr::{is_volatile, snapshot_physical_expr};
+use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 
 /// One condition on the columns of a table, by their ordinals.
 #[derive(Clone, Debug)]
@@ -64,21 +74,136 @@ impl Predicate {
     pub(super) fn judge(&self, read: &[usize]) -> Result<Judge> {
         let place = |column| read.iter().position(|other| *other == column);
         let expr = moved(&self.0, place)?;
-        expr.map(Judge)
-            .ok_or_else(|| internal_datafusion_err!("a scan does not read what its condition looks at"))
+        let expr = expr.ok_or_else(|| internal_datafusion_err!("a scan does not read what its condition looks at"))?;
+        Ok(Judge {
+            expr,
+            columns: read.to_vec(),
+            unsure: AtomicBool::new(false),
+        })
     }
 }
 
 /// A condition on the columns of batches.
-pub(super) struct Judge(Arc<dyn PhysicalExpr>);
+pub(super) struct Judge {
+    expr: Arc<dyn PhysicalExpr>,
+    /// Ordinals of the columns that batches have, in their order.
+    columns: Vec<usize>,
+    /// Set when the store could not judge all rows.
+    unsure: AtomicBool,
+}
 
 impl Judge {
     /// Which rows stay. NULL counts as no.
     pub(super) fn keep(&self, batch: &RecordBatch) -> Result<BooleanArray> {
-        let value = self.0.evaluate(batch)?.into_array(batch.num_rows())?;
+        let value = self.expr.evaluate(batch)?.into_array(batch.num_rows())?;
         let keep = value.as_boolean_opt();
         keep.cloned()
             .ok_or_else(|| internal_datafusion_err!("a condition gives {}", value.data_type()))
+    }
+
+    /// Whether rows came through the store's hands that it could not judge.
+    pub(super) fn is_unsure(&self) -> bool {
+        self.unsure.load(Ordering::Relaxed)
+    }
+}
+
+impl RowFilter for Judge {
+    fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    /// Rows that no version shows any more are asked about too, and an error that only they cause is none: all rows pass
+    /// then, and those that are visible are judged once more.
+    fn keep(&self, batch: &RecordBatch) -> Result<BooleanArray, ArrowError> {
+        Ok(Self::keep(self, batch).unwrap_or_else(|_| {
+            self.unsure.store(true, Ordering::Relaxed);
+            BooleanArray::from(vec![true; batch.num_rows()])
+        }))
+    }
+}
+
+/// Tells which parts cannot hold a row that a condition keeps, from the bounds of their columns.
+pub(super) struct Pruner {
+    predicate: Predicate,
+    schema: SchemaRef,
+    /// Conditions that are learned while the plan runs grow narrower with time.
+    tracking: DynamicFilterTracking,
+    /// The condition on bounds, as it was last made.
+    pruning: Option<Arc<PruningPredicate>>,
+    is_made: bool,
+}
+
+impl Pruner {
+    /// `schema` is that of the table.
+    pub(super) fn new(predicate: &Predicate, schema: &SchemaRef) -> Self {
+        Self {
+            tracking: DynamicFilterTracking::classify(&predicate.0),
+            predicate: predicate.clone(),
+            schema: Arc::clone(schema),
+            pruning: None,
+            is_made: false,
+        }
+    }
+
+    /// Whether a row of the part may stay. What cannot be told is true.
+    pub(super) fn may_stay(&mut self, part: &TablePart) -> bool {
+        let has_moved = self.tracking.watcher().is_some_and(DynamicFilterTracker::changed);
+        if !self.is_made || has_moved {
+            self.is_made = true;
+            self.pruning = self.make();
+        }
+        let Some(pruning) = &self.pruning else { return true };
+        let bounds = Bounds {
+            part,
+            schema: &self.schema,
+        };
+        pruning.prune(&bounds).map_or(true, |kept| kept.first() != Some(&false))
+    }
+
+    fn make(&self) -> Option<Arc<PruningPredicate>> {
+        let now = snapshot_physical_expr(Arc::clone(&self.predicate.0)).ok()?;
+        PruningPredicateBuilder::new()
+            .with_file_schema(Arc::clone(&self.schema))
+            .build(now)
+    }
+}
+
+/// The bounds of one part.
+struct Bounds<'a> {
+    part: &'a TablePart,
+    schema: &'a SchemaRef,
+}
+
+impl Bounds<'_> {
+    fn of(&self, column: &ColumnName) -> Option<ColumnBounds> {
+        self.part.bounds(self.schema.index_of(&column.name).ok()?)
+    }
+}
+
+impl PruningStatistics for Bounds<'_> {
+    fn min_values(&self, column: &ColumnName) -> Option<ArrayRef> {
+        self.of(column).map(|bounds| bounds.min)
+    }
+
+    fn max_values(&self, column: &ColumnName) -> Option<ArrayRef> {
+        self.of(column).map(|bounds| bounds.max)
+    }
+
+    fn num_containers(&self) -> usize {
+        1
+    }
+
+    fn null_counts(&self, column: &ColumnName) -> Option<ArrayRef> {
+        let nulls = self.of(column)?.null_count;
+        Some(Arc::new(UInt64Array::from(vec![nulls])))
+    }
+
+    fn row_counts(&self) -> Option<ArrayRef> {
+        Some(Arc::new(UInt64Array::from(vec![self.part.len() as u64])))
+    }
+
+    fn contained(&self, _: &ColumnName, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
+        None
     }
 }
 

@@ -7,16 +7,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use arrow::array::{BooleanArray, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::compute::BatchCoalescer;
 use arrow::datatypes::SchemaRef;
+use candor_storage::RowFilter;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::RecordBatchStream;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
 use futures::Stream;
 
 use super::exec::Source;
-use super::predicate::{Judge, Predicate};
+use super::predicate::{Judge, Predicate, Pruner};
 use super::table::CollectionTable;
 use crate::error::EngineError;
 
@@ -31,13 +32,19 @@ pub(super) struct Job {
     pub(super) batch_rows: usize,
 }
 
-type Batches = Box<dyn Iterator<Item = Result<RecordBatch, EngineError>> + Send>;
+/// Rows that were read, and whether the store has judged them.
+struct Piece {
+    rows: RecordBatch,
+    is_judged: bool,
+}
+
+type Pieces = Box<dyn Iterator<Item = Result<Piece, EngineError>> + Send>;
 
 /// The rows of one partition.
 pub(super) struct Reading {
     schema: SchemaRef,
-    /// Batches of the columns that come out, and behind them those that only the condition looks at.
-    batches: Batches,
+    /// Rows with the columns that come out, and behind them those that only the condition looks at.
+    pieces: Pieces,
     judging: Option<Judging>,
     /// Rows that may still come out.
     left: usize,
@@ -47,7 +54,9 @@ pub(super) struct Reading {
 /// A condition, and the survivors that wait for more of them.
 struct Judging {
     judge: Judge,
-    /// How many columns of a batch come out.
+    /// The condition as the store knows it.
+    below: Arc<Judge>,
+    /// Places of the columns that come out.
     width: Vec<usize>,
     survivors: BatchCoalescer,
     ended: bool,
@@ -57,6 +66,7 @@ impl Reading {
     pub(super) fn new(job: Job, metrics: &ExecutionPlanMetricsSet, schema: SchemaRef) -> Result<Self> {
         let metrics = BaselineMetrics::new(metrics, job.partition);
         let mut read = job.projection.to_vec();
+        let mut below = None;
         let judging = match &job.predicate {
             None => None,
             Some(predicate) => {
@@ -65,8 +75,11 @@ impl Reading {
                     .into_iter()
                     .filter(|column| !job.projection.contains(column));
                 read.extend(unread);
+                let store = Arc::new(predicate.judge(&predicate.columns())?);
+                below = Some((Arc::clone(&store), Pruner::new(predicate, job.table.row_schema())));
                 Some(Judging {
                     judge: predicate.judge(&read)?,
+                    below: store,
                     width: (0..job.projection.len()).collect(),
                     survivors: BatchCoalescer::new(Arc::clone(&schema), job.batch_rows)
                         .with_biggest_coalesce_batch_size(Some(job.batch_rows / 2)),
@@ -77,7 +90,7 @@ impl Reading {
         Ok(Self {
             schema,
             left: job.limit.unwrap_or(usize::MAX),
-            batches: batches(job, read.into()),
+            pieces: pieces(job, read.into(), below),
             judging,
             metrics,
         })
@@ -89,7 +102,7 @@ impl Reading {
             return Poll::Ready(None);
         }
         let Some(judging) = &mut self.judging else {
-            return Poll::Ready(self.batches.next().map(|batch| Ok(batch?)));
+            return Poll::Ready(self.pieces.next().map(|piece| Ok(piece?.rows)));
         };
         if let Some(batch) = judging.survivors.next_completed_batch() {
             return Poll::Ready(Some(Ok(batch)));
@@ -97,10 +110,10 @@ impl Reading {
         if judging.ended {
             return Poll::Ready(None);
         }
-        let step = if let Some(batch) = self.batches.next() {
-            batch
+        let step = if let Some(piece) = self.pieces.next() {
+            piece
                 .map_err(DataFusionError::from)
-                .and_then(|batch| judging.take(&batch))
+                .and_then(|piece| judging.take(&piece))
         } else {
             judging.ended = true;
             judging.survivors.finish_buffered_batch().map_err(DataFusionError::from)
@@ -115,51 +128,61 @@ impl Reading {
 }
 
 impl Judging {
-    fn take(&mut self, batch: &RecordBatch) -> Result<()> {
-        let keep: BooleanArray = self.judge.keep(batch)?;
-        let kept = keep.true_count();
-        if kept == 0 {
+    fn take(&mut self, piece: &Piece) -> Result<()> {
+        let rows = piece.rows.project(&self.width)?;
+        if piece.is_judged && !self.below.is_unsure() {
+            self.survivors.push_batch(rows)?;
             return Ok(());
         }
-        let batch = batch.project(&self.width)?;
-        if kept == batch.num_rows() {
-            self.survivors.push_batch(batch)?;
-        } else {
-            self.survivors.push_batch_with_filter(batch, &keep)?;
+        let keep = self.judge.keep(&piece.rows)?;
+        match keep.true_count() {
+            0 => {}
+            kept if kept == rows.num_rows() => self.survivors.push_batch(rows)?,
+            _ => self.survivors.push_batch_with_filter(rows, &keep)?,
         }
         Ok(())
     }
 }
 
-/// The batches of one partition, read one by one as they are asked for.
-fn batches(job: Job, read: Arc<[usize]>) -> Batches {
+/// The rows of one partition, read piece by piece as they are asked for.
+fn pieces(job: Job, read: Arc<[usize]>, below: Option<(Arc<Judge>, Pruner)>) -> Pieces {
     let Job {
         table,
         source,
         partition,
         ..
     } = job;
+    let unjudged = |rows| Piece { rows, is_judged: false };
     match source {
         Source::Keys(keys) => match table.lookup(&keys, &read) {
-            Ok(found) => Box::new(found.into_iter().map(Ok)),
+            Ok(found) => Box::new(found.into_iter().map(move |rows| Ok(unjudged(rows)))),
             Err(error) => Box::new(std::iter::once(Err(error))),
         },
         Source::Blocks(partitions) => {
-            let blocks = partitions.get(partition).map_or(0, Vec::len);
+            let parts = partitions.get(partition).map_or(0, Vec::len);
             let pending = match partition {
                 0 => table.pending_rows(&read),
                 _ => Ok(Vec::new()),
             };
             let pending = match pending {
-                Ok(batches) => batches.into_iter().map(Ok).collect(),
+                Ok(batches) => batches.into_iter().map(|rows| Ok(unjudged(rows))).collect(),
                 Err(error) => vec![Err(error)],
             };
-            let part = move |at: usize| match table.read_part(&partitions[partition][at], &read) {
-                Ok(rows) => Box::new(rows) as Batches,
-                Err(error) => Box::new(std::iter::once(Err(error))),
+            let (judge, mut pruner) = below.unzip();
+            let judge = judge.filter(|judge| table.store_judges(judge.columns()));
+            let part = move |at: usize| -> Pieces {
+                let part = &partitions[partition][at];
+                if pruner.as_mut().is_some_and(|pruner| !pruner.may_stay(part)) {
+                    return Box::new(std::iter::empty());
+                }
+                let is_judged = judge.is_some();
+                let filter = judge.clone().map(|judge| judge as Arc<dyn RowFilter>);
+                match table.read_part(part, &read, filter) {
+                    Ok(rows) => Box::new(rows.map(move |rows| Ok(Piece { rows: rows?, is_judged }))),
+                    Err(error) => Box::new(std::iter::once(Err(error))),
+                }
             };
-            let stored = (0..blocks).flat_map(part);
-            Box::new(stored.chain(pending))
+            Box::new((0..parts).flat_map(part).chain(pending))
         }
     }
 }

@@ -11,9 +11,9 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
-use candor_storage::{CollectionDef, PartRead, ROW_ID_COLUMN, TablePart, TableSnapshot};
+use candor_storage::{CollectionDef, PartRead, ROW_ID_COLUMN, RowFilter, TablePart, TableSnapshot, TableSummary};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Constraint, Constraints, Result};
+use datafusion::common::{Constraint, Constraints, Result, ScalarValue};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
@@ -21,7 +21,7 @@ use super::exec::{ScanExec, Source};
 use crate::error::EngineError;
 use crate::keys::{self, KeyCoder};
 use crate::pending::PendingTable;
-use crate::rules::{ColumnEstimate, TableEstimates};
+use crate::rules::{ColumnEstimate, TableEstimates, place};
 
 /// Rows a partition should have before another one is worth its thread.
 const PARTITION_ROWS_MIN: usize = 16 * 1024;
@@ -82,10 +82,22 @@ impl CollectionTable {
         self.base.as_ref().map_or(0, TableSnapshot::row_count) + self.pending.as_ref().map_or(0, |p| p.row_count())
     }
 
-    /// What is known of the rows without looking at them.
+    /// What is known of the columns without looking at rows; `None` where nothing is.
+    pub(super) fn summary(&self) -> Option<Arc<TableSummary>> {
+        self.base.as_ref().and_then(TableSnapshot::summary)
+    }
+
+    /// The same for the order of joins.
     pub(crate) fn estimates(&self) -> TableEstimates {
         let rows = self.row_count_max();
         let mut columns = vec![ColumnEstimate::default(); self.schema.fields().len()];
+        for (column, known) in columns.iter_mut().zip(self.summary().iter().flat_map(|all| all.iter())) {
+            column.distinct = known.distinct.map(|distinct| distinct as f64);
+            column.range = known.bounds.as_ref().and_then(|bounds| {
+                let place = |value| place(&ScalarValue::try_from_array(value, 0).ok()?);
+                Some((place(&bounds.min)?, place(&bounds.max)?))
+            });
+        }
         if let [key] = self.def.key[..] {
             columns[key as usize].distinct = Some(rows as f64);
         }
@@ -145,11 +157,20 @@ impl CollectionTable {
         )?)
     }
 
-    /// A part of the store without the rows that the transaction has ended.
+    /// Whether the store itself can judge rows by the columns at `condition`: it holds them, and no row that it holds is
+    /// hidden from the statement.
+    pub(super) fn store_judges(&self, condition: &[usize]) -> bool {
+        let stored = self.base.as_ref().map_or(0, |base| base.def().columns.len());
+        let hides = self.pending.as_ref().is_some_and(|pending| pending.ends_rows());
+        !hides && condition.iter().all(|column| *column < stored)
+    }
+
+    /// The rows of one part of the store that `filter` keeps, without those that the transaction has ended.
     pub(super) fn read_part(
         &self,
         part: &TablePart,
         projection: &Arc<[usize]>,
+        filter: Option<Arc<dyn RowFilter>>,
     ) -> Result<impl Iterator<Item = Result<RecordBatch, EngineError>> + Send + use<>, EngineError> {
         let keyless = self.def.key.is_empty();
         let ends_rows = self.pending.as_ref().is_some_and(|pending| pending.ends_rows());
@@ -163,7 +184,7 @@ impl CollectionTable {
             projection: wanted.iter().copied().filter(|column| *column < stored).collect(),
             with_row_id: projection.iter().any(|column| is_row_id(&column)) || (ends_rows && keyless),
             batch_rows: BATCH_ROWS,
-            filter: None,
+            filter,
         };
         let (table, projection) = (self.clone(), Arc::clone(projection));
         let with_ids = request.with_row_id;

@@ -43,27 +43,6 @@ pub(super) fn passing(name: &str, alias: ast::Ident) -> ast::TableWithJoins {
     }
 }
 
-/// `left AND right`, or the one that is there.
-pub(super) fn and(left: Option<ast::Expr>, right: Option<ast::Expr>) -> Option<ast::Expr> {
-    match (left, right) {
-        (Some(left), Some(right)) => Some(ast::Expr::BinaryOp {
-            left: Box::new(ast::Expr::Nested(Box::new(left))),
-            op: ast::BinaryOperator::And,
-            right: Box::new(ast::Expr::Nested(Box::new(right))),
-        }),
-        (left, right) => left.or(right),
-    }
-}
-
-/// `left = right`.
-pub(super) fn equal(left: ast::Expr, right: ast::Expr) -> ast::Expr {
-    ast::Expr::BinaryOp {
-        left: Box::new(left),
-        op: ast::BinaryOperator::Eq,
-        right: Box::new(right),
-    }
-}
-
 /// `SELECT projection FROM from WHERE selection`.
 pub(super) fn select(
     projection: Vec<ast::SelectItem>,

@@ -1,95 +1,53 @@
-//! Rows whose key exists already: refused, left alone, or turned into an update.
+//! ON CONFLICT: rows whose key exists already are left alone, or turned into an update.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, RecordBatch};
-use arrow::compute::{filter_record_batch, not};
+use arrow::array::{Array as _, ArrayRef, RecordBatch, UInt64Array};
+use arrow::compute::{filter_record_batch, take_record_batch};
+use arrow::datatypes::{Field, Schema};
 use candor_storage::CollectionDef;
 use sqlparser::ast;
 
+use super::assign::{Assignments, assignments};
 use super::build;
-use super::modify::{Target, assignments, new_rows_query, run_update};
+use super::direct::Direct;
+use super::sides::{Side, Sides, beside, number, split_number};
+use super::{RowCompleter, unique};
 use crate::env::Env;
 use crate::error::EngineError;
-use crate::keys::{Key, KeyCoder, key_columns, named_columns};
+use crate::existing::{Existing, Place};
+use crate::keys::{columns_on, encode_complete, key_sets};
 use crate::pending::concat;
 use crate::prepare::{folded, quoted};
 use crate::text::key_text;
 
-/// More rows than this are left to the store, which checks every key when the write is applied.
-const CHECKED_ROWS_MAX: usize = 1024;
-
 /// What ON CONFLICT DO UPDATE calls the row that was to be inserted.
 const EXCLUDED: &str = "excluded";
 
-/// Rows that begin, and keys of rows that end for them.
+/// Rows that begin, and what tells the rows apart that end for them.
 pub(super) struct Outcome {
     pub(super) ended: Option<RecordBatch>,
     pub(super) begun: Vec<RecordBatch>,
 }
 
-/// No ON CONFLICT: a key that exists is an error. It is found early here to keep the log free of writes that will be
-/// refused, and to name the row; the store has the last word.
+/// No ON CONFLICT: a key that exists is an error.
 pub(super) fn refuse(env: &Env, def: &Arc<CollectionDef>, rows: Vec<RecordBatch>) -> Result<Outcome, EngineError> {
-    let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
-    if !def.key.is_empty() && count <= CHECKED_ROWS_MAX {
-        let mut seen = HashSet::new();
-        let mut first_row = 1;
-        for batch in &rows {
-            let taken = taken(env, def, batch, &mut seen)?;
-            if let Some(row) = taken.iter().position(|taken| taken == Some(true)) {
-                return Err(EngineError::Unique {
-                    collection: def.name.clone(),
-                    key: key_text(&named_columns(def, batch)?, row),
-                    row: Some(first_row + row as u64),
-                });
-            }
-            first_row += batch.num_rows() as u64;
-        }
-    }
+    unique::check(env, def, None, &rows, None)?;
     Ok(Outcome {
         ended: None,
         begun: rows,
     })
 }
 
-/// Which rows have a key that the collection has, or that an earlier row has.
-fn taken(
-    env: &Env,
-    def: &Arc<CollectionDef>,
-    batch: &RecordBatch,
-    seen: &mut HashSet<Key>,
-) -> Result<BooleanArray, EngineError> {
-    let existing = existing(env, def, batch)?;
-    let keys = KeyCoder::new(def)?.encode_named(def, batch)?;
-    Ok(keys
-        .into_iter()
-        .map(|key| Some(existing.contains(&key) || !seen.insert(key)))
-        .collect())
-}
-
-/// The keys of the batch that the collection has.
-fn existing(env: &Env, def: &Arc<CollectionDef>, batch: &RecordBatch) -> Result<HashSet<Key>, EngineError> {
-    let projection: Vec<usize> = def.key.iter().map(|ordinal| *ordinal as usize).collect();
-    let coder = KeyCoder::new(def)?;
-    let mut existing = HashSet::new();
-    // A lookup wants each key once.
-    let keys = named_columns(def, batch)?;
-    let mut seen = HashSet::new();
-    let first: BooleanArray = coder
-        .encode(keys.columns())?
-        .into_iter()
-        .map(|key| Some(seen.insert(key)))
-        .collect();
-    for found in env
-        .names
-        .table(def)
-        .lookup(&filter_record_batch(&keys, &first)?, &projection)?
-    {
-        existing.extend(coder.encode(found.columns())?);
-    }
-    Ok(existing)
+/// What a row that is to be inserted meets.
+enum Met {
+    /// Nothing with its key.
+    Nothing,
+    /// A row that is there.
+    Row(Place),
+    /// An earlier row of the same statement, by this key.
+    Earlier(Vec<u32>),
 }
 
 /// ON CONFLICT DO NOTHING / DO UPDATE.
@@ -100,119 +58,272 @@ pub(super) async fn resolve(
     rows: Vec<RecordBatch>,
     on_conflict: &ast::OnConflict,
 ) -> Result<Outcome, EngineError> {
-    check_target(def, on_conflict)?;
+    let arbiters = arbiters(def, on_conflict)?;
     let Some(rows) = concat(&rows)? else {
         return Ok(Outcome {
             ended: None,
             begun: rows,
         });
     };
-    let mut seen = HashSet::new();
-    match &on_conflict.action {
-        ast::OnConflictAction::DoNothing => {
-            let fresh = not(&taken(env, def, &rows, &mut seen)?)?;
-            Ok(Outcome {
-                ended: None,
-                begun: vec![filter_record_batch(&rows, &fresh)?],
-            })
-        }
+    let existing = Existing::of(&env.ctx, def);
+    let met = meet(def, &existing, &arbiters, &rows)?;
+    let fresh = met.iter().enumerate().filter(|(_, met)| matches!(met, Met::Nothing));
+    let fresh: Vec<u64> = fresh.map(|(row, _)| row as u64).collect();
+    let outcome = match &on_conflict.action {
+        ast::OnConflictAction::DoNothing => Outcome {
+            ended: None,
+            begun: vec![take(&rows, &fresh)?],
+        },
         ast::OnConflictAction::DoUpdate(update) => {
-            check_once(def, &rows)?;
-            let taken = taken(env, def, &rows, &mut seen)?;
-            let conflicting = filter_record_batch(&rows, &taken)?;
-            let mut outcome = merge(env, def, alias, conflicting, update).await?;
-            outcome.begun.push(filter_record_batch(&rows, &not(&taken)?)?);
-            Ok(outcome)
+            let meetings = meetings(def, &rows, &met)?;
+            let merged = merge(env, def, alias, &existing, &rows, &meetings, update).await?;
+            in_order(&rows, &fresh, merged)?
         }
-    }
+    };
+    unique::check(env, def, outcome.ended.as_ref(), &outcome.begun, None)?;
+    Ok(outcome)
 }
 
-/// The conflict must be about the primary key: it is what rows are looked up by.
-fn check_target(def: &CollectionDef, on_conflict: &ast::OnConflict) -> Result<(), EngineError> {
-    if def.key.is_empty() {
-        return Err(EngineError::plan(format!(
-            "`{}` has no primary key, so nothing can be in conflict with it",
-            def.name
-        )));
-    }
+fn take(rows: &RecordBatch, at: &[u64]) -> Result<RecordBatch, EngineError> {
+    Ok(take_record_batch(rows, &UInt64Array::from(at.to_vec()))?)
+}
+
+/// The keys that the statement has an answer for.
+fn arbiters(def: &CollectionDef, on_conflict: &ast::OnConflict) -> Result<Vec<Vec<u32>>, EngineError> {
     match &on_conflict.conflict_target {
-        None if def.unique.is_empty() && matches!(on_conflict.action, ast::OnConflictAction::DoNothing) => Ok(()),
+        None if matches!(on_conflict.action, ast::OnConflictAction::DoNothing) => {
+            Ok(key_sets(def).map(<[u32]>::to_vec).collect())
+        }
         None => Err(EngineError::plan(
-            "ON CONFLICT must name the columns of the primary key here",
+            "ON CONFLICT DO UPDATE must say which key it is about: ON CONFLICT (columns) DO UPDATE",
         )),
         Some(ast::ConflictTarget::Columns(columns)) => {
             let named: HashSet<String> = columns.iter().map(folded).collect();
-            let key: HashSet<String> = key_columns(def).map(|column| column.name.clone()).collect();
-            if named == key {
-                Ok(())
-            } else {
-                Err(EngineError::unsupported_try(
-                    "ON CONFLICT on other columns than the primary key",
-                    format!(
-                        "the primary key of `{}` is ({})",
-                        def.name,
-                        key_columns(def).map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ")
-                    ),
-                ))
+            if let Some(unknown) = named.iter().find(|name| def.column(name).is_none()) {
+                return Err(super::grow::unknown_column(def, unknown));
             }
+            let is_named =
+                |key: &&[u32]| names(def, key).collect::<HashSet<_>>() == named.iter().map(String::as_str).collect();
+            let matching: Vec<_> = key_sets(def).filter(is_named).map(<[u32]>::to_vec).collect();
+            if matching.is_empty() {
+                return Err(no_key(def));
+            }
+            Ok(matching)
         }
-        Some(ast::ConflictTarget::OnConstraint(_)) => Err(EngineError::unsupported_try(
-            "ON CONFLICT ON CONSTRAINT",
-            "name the columns of the primary key",
-        )),
+        Some(ast::ConflictTarget::OnConstraint(name)) => constraint(def, name).map(|key| vec![key]),
     }
 }
 
-/// One statement changes a row once.
-fn check_once(def: &CollectionDef, rows: &RecordBatch) -> Result<(), EngineError> {
-    let mut seen = HashSet::new();
-    let twice = KeyCoder::new(def)?
-        .encode_named(def, rows)?
-        .into_iter()
-        .position(|key| !seen.insert(key));
-    match twice {
-        None => Ok(()),
-        Some(row) => Err(EngineError::Constraint {
-            message: format!(
-                "ON CONFLICT DO UPDATE would change the row with the key {} a second time",
-                key_text(&named_columns(def, rows)?, row)
-            ),
-            sqlstate: "21000",
-            row: Some(row as u64 + 1),
-        }),
+fn names<'a>(def: &'a CollectionDef, key: &'a [u32]) -> impl Iterator<Item = &'a str> {
+    key.iter().map(|at| def.columns[*at as usize].name.as_str())
+}
+
+/// The key that a constraint of this name is, by the names that PostgreSQL gives them.
+fn constraint(def: &CollectionDef, name: &ast::ObjectName) -> Result<Vec<u32>, EngineError> {
+    let wanted = match name.0.as_slice() {
+        [ast::ObjectNamePart::Identifier(ident)] => folded(ident),
+        _ => return Err(EngineError::plan(format!("`{name}` is not the name of a constraint"))),
+    };
+    let called = |key: &&[u32]| {
+        if *key == def.key.as_slice() {
+            format!("{}_pkey", def.name) == wanted
+        } else {
+            format!("{}_{}_key", def.name, names(def, key).collect::<Vec<_>>().join("_")) == wanted
+        }
+    };
+    key_sets(def).find(called).map(<[u32]>::to_vec).ok_or_else(|| {
+        let known = key_sets(def).map(|key| format!("({})", names(def, key).collect::<Vec<_>>().join(", ")));
+        EngineError::UnknownName {
+            what: "unique constraint",
+            name: wanted.clone(),
+            help: Some(format!(
+                "`{}` has these keys: {}",
+                def.name,
+                known.collect::<Vec<_>>().join(", ")
+            )),
+            span: None,
+        }
+    })
+}
+
+fn no_key(def: &CollectionDef) -> EngineError {
+    let known: Vec<String> = key_sets(def)
+        .map(|key| format!("({})", names(def, key).collect::<Vec<_>>().join(", ")))
+        .collect();
+    let known = if known.is_empty() {
+        "it has none".to_owned()
+    } else {
+        format!("it has {}", known.join(", "))
+    };
+    EngineError::plan(format!(
+        "ON CONFLICT must name the columns of a primary or unique key of `{}`: {known}",
+        def.name
+    ))
+}
+
+/// What each row meets, taken one after another.
+fn meet(
+    def: &CollectionDef,
+    existing: &Existing,
+    arbiters: &[Vec<u32>],
+    rows: &RecordBatch,
+) -> Result<Vec<Met>, EngineError> {
+    let mut found = Vec::with_capacity(arbiters.len());
+    let mut keys = Vec::with_capacity(arbiters.len());
+    for arbiter in arbiters {
+        found.push(existing.find(arbiter, rows)?);
+        keys.push(encode_complete(&columns_on(def, arbiter, rows)?)?);
     }
+    let mut seen = vec![HashSet::new(); arbiters.len()];
+    let mut met = Vec::with_capacity(rows.num_rows());
+    for row in 0..rows.num_rows() {
+        let there = found.iter().find_map(|found| found[row]);
+        let earlier =
+            || (0..arbiters.len()).find(|at| keys[*at][row].as_ref().is_some_and(|key| seen[*at].contains(key)));
+        met.push(if let Some(place) = there {
+            Met::Row(place)
+        } else if let Some(at) = earlier() {
+            Met::Earlier(arbiters[at].clone())
+        } else {
+            for (seen, keys) in seen.iter_mut().zip(&keys) {
+                seen.extend(keys[row].clone());
+            }
+            Met::Nothing
+        });
+    }
+    Ok(met)
+}
+
+/// The rows that meet one that is there, with its place.
+fn meetings(def: &CollectionDef, rows: &RecordBatch, met: &[Met]) -> Result<Vec<(u64, Place)>, EngineError> {
+    let mut meetings = Vec::new();
+    for (row, met) in met.iter().enumerate() {
+        match met {
+            Met::Nothing => {}
+            Met::Row(place) => meetings.push((row as u64, *place)),
+            Met::Earlier(key) => return Err(second_time(def, key, rows, row)),
+        }
+    }
+    Ok(meetings)
+}
+
+/// One statement changes a row once.
+fn second_time(def: &CollectionDef, key: &[u32], rows: &RecordBatch, row: usize) -> EngineError {
+    let key = columns_on(def, key, rows).map(|keys| key_text(&keys, row));
+    EngineError::Constraint {
+        message: format!(
+            "ON CONFLICT DO UPDATE would change the row with the key {} a second time",
+            key.unwrap_or_default()
+        ),
+        sqlstate: super::CARDINALITY_VIOLATION,
+        row: Some(row as u64 + 1),
+    }
+}
+
+/// Rows that are there, updated.
+struct Merged {
+    ended: Option<RecordBatch>,
+    begun: Vec<RecordBatch>,
+    /// For each row that begins, which row of the statement brought it about.
+    by: Vec<u64>,
 }
 
 async fn merge(
     env: &Env,
     def: &Arc<CollectionDef>,
     alias: &ast::Ident,
-    conflicting: RecordBatch,
+    existing: &Existing,
+    rows: &RecordBatch,
+    meetings: &[(u64, Place)],
     update: &ast::DoUpdate,
-) -> Result<Outcome, EngineError> {
-    let target = Target {
-        def: Arc::clone(def),
-        alias: alias.clone(),
-    };
-    let assigned = assignments(&target, &update.assignments)?;
-    let excluded = quoted(EXCLUDED);
-    let same_key = key_columns(def)
-        .map(|column| {
-            build::equal(
-                build::column(alias, &column.name),
-                build::column(&excluded, &column.name),
-            )
-        })
-        .fold(None, |all, one| build::and(all, Some(one)));
-    let selection = build::and(same_key, update.selection.clone());
-    let query = new_rows_query(&target, &assigned, vec![build::passing(EXCLUDED, excluded)], selection);
-    let rows = Env::rows_table(conflicting.schema(), vec![conflicting])?;
-    let updated = run_update(&target.pass(env, vec![(EXCLUDED, rows)]), &target, &assigned, &query).await?;
-    if !updated.grown.schema.is_empty() {
+) -> Result<Merged, EngineError> {
+    let assigned = assignments(def, &update.assignments)?;
+    if assigned.keys().any(|name| def.column(name).is_none()) {
         return Err(EngineError::unsupported("a new column in ON CONFLICT DO UPDATE"));
     }
+    let (by, places): (Vec<u64>, Vec<Place>) = meetings.iter().copied().unzip();
+    let there = existing.read(&places)?;
+    let brought = take(rows, &by)?;
+    let pairs = beside(&there, &brought)?;
+    let sides = vec![
+        Side::collection(alias, def),
+        Side::new(quoted(EXCLUDED), &rows.schema()),
+    ];
+    let value = |(at, column): (usize, &candor_storage::ColumnDef)| {
+        let value = assigned.get(&column.name).cloned();
+        let value = value.unwrap_or_else(|| build::column(alias, &column.name));
+        build::named(value, &format!("\0new{at}"))
+    };
+    let mut projection: Vec<_> = def.columns.iter().enumerate().map(value).collect();
+    projection.push(number());
+    let sides = Sides::new(sides, vec![pairs]).numbered()?;
+    let batches = match directly(env, def, &sides, &assigned, update.selection.as_ref()) {
+        Some(batch) => vec![batch],
+        None => sides.select(env, projection, update.selection.clone()).await?.1,
+    };
+    let names: Vec<String> = def.columns.iter().map(|column| column.name.clone()).collect();
+    let mut completer = RowCompleter::new(env, def, &names)?;
+    let identity = existing.identity(&places, &there)?;
+    let mut seen = HashSet::new();
+    let mut merged = Merged {
+        ended: None,
+        begun: Vec::new(),
+        by: Vec::new(),
+    };
+    let mut ended = Vec::new();
+    for batch in &batches {
+        let (values, numbers) = split_number(batch)?;
+        for at in numbers.values() {
+            if !seen.insert(places[*at as usize]) {
+                let arbiter = key_sets(def).next().unwrap_or_default();
+                return Err(second_time(def, arbiter, rows, by[*at as usize] as usize));
+            }
+            merged.by.push(by[*at as usize]);
+        }
+        merged
+            .begun
+            .push(completer.complete(values.columns(), values.num_rows())?);
+        ended.push(take_record_batch(&identity, numbers)?);
+    }
+    merged.ended = concat(&ended)?;
+    Ok(merged)
+}
+
+/// The new values and the number of each row that is updated, if that can be told without a plan.
+fn directly(
+    env: &Env,
+    def: &CollectionDef,
+    sides: &Sides,
+    assigned: &Assignments,
+    selection: Option<&ast::Expr>,
+) -> Option<RecordBatch> {
+    let (named, [rows]) = sides.parts() else { return None };
+    let direct = Direct::new(env, named)?;
+    let rows = match selection {
+        Some(condition) => filter_record_batch(rows, &direct.holds(condition, rows)?).ok()?,
+        None => rows.clone(),
+    };
+    let mut values = direct.updated(def, assigned, &rows)?;
+    values.push(Arc::clone(rows.columns().last()?));
+    let field = |(at, values): (usize, &ArrayRef)| Field::new(at.to_string(), values.data_type().clone(), true);
+    let schema = Schema::new(values.iter().enumerate().map(field).collect::<Vec<_>>());
+    RecordBatch::try_new(Arc::new(schema), values).ok()
+}
+
+/// Inserted and updated rows in the order of the statement.
+fn in_order(rows: &RecordBatch, fresh: &[u64], merged: Merged) -> Result<Outcome, EngineError> {
+    let mut by = merged.by;
+    by.extend(fresh);
+    let mut begun = merged.begun;
+    begun.push(take(rows, fresh)?);
+    let mut order: Vec<u64> = (0..by.len() as u64).collect();
+    order.sort_by_key(|at| by[*at as usize]);
+    let begun = match concat(&begun)? {
+        Some(all) => vec![take(&all, &order)?],
+        None => begun,
+    };
     Ok(Outcome {
-        ended: concat(&updated.ended)?,
-        begun: updated.begun,
+        ended: merged.ended,
+        begun,
     })
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
 use candor_storage::{CollectionDef, TableChange};
 use sqlparser::ast;
 
 use super::conflict::{self, Outcome};
 use super::literal::Literals;
 use super::returning::{self, Returned};
+use super::sides::Side;
 use super::values::Cells;
 use super::{Evaluated, Grown, Incoming, RowCompleter};
 use crate::env::Env;
@@ -66,8 +67,13 @@ pub(super) async fn insert(env: &Env, insert: &ast::Insert) -> Result<Evaluated,
             ));
         }
     };
-    let returning = returning::answer(env, &grown.def, &alias, insert.returning.as_ref(), &outcome.begun).await?;
-    evaluated(grown, outcome, returning)
+    let sides = vec![Side::collection(&alias, &grown.def)];
+    let returning = returning::answer(env, sides, insert.returning.as_ref(), outcome.begun.clone()).await?;
+    let upsert = insert.on.is_some().then(|| def.name.clone());
+    Ok(Evaluated {
+        upsert,
+        ..evaluated(grown, outcome, returning)?
+    })
 }
 
 /// The collection, and the columns that the statement names.
@@ -101,6 +107,7 @@ fn evaluated(grown: Grown, outcome: Outcome, returning: Option<Returned>) -> Res
             begun,
         }],
         rows_affected,
+        upsert: None,
         returning,
     })
 }
@@ -132,7 +139,10 @@ fn check_insert(insert: &ast::Insert) -> Result<(), EngineError> {
 }
 
 /// Names of the columns that the rows bring, in their order; `None` = those of the definition.
-fn insert_columns(def: &CollectionDef, columns: &[ast::ObjectName]) -> Result<Option<Vec<String>>, EngineError> {
+pub(super) fn insert_columns(
+    def: &CollectionDef,
+    columns: &[ast::ObjectName],
+) -> Result<Option<Vec<String>>, EngineError> {
     if columns.is_empty() {
         return Ok(None);
     }
@@ -155,7 +165,11 @@ fn insert_columns(def: &CollectionDef, columns: &[ast::ObjectName]) -> Result<Op
 }
 
 /// The names for rows of `width` values.
-fn names_for(def: &CollectionDef, columns: Option<Vec<String>>, width: usize) -> Result<Vec<String>, EngineError> {
+pub(super) fn names_for(
+    def: &CollectionDef,
+    columns: Option<Vec<String>>,
+    width: usize,
+) -> Result<Vec<String>, EngineError> {
     let (names, exact) = match columns {
         Some(names) => (names, true),
         None => (
@@ -217,7 +231,7 @@ async fn query_rows(
     source: &ast::Query,
 ) -> Result<Rows, EngineError> {
     let source = ast::Statement::Query(Box::new(source.clone()));
-    if let Some(values) = bare_values(&prepared(&source, &env.ctx.params)?) {
+    if let Some(values) = bare_values(&prepared(source.clone(), &env.ctx.params)?) {
         return expression_rows(env, def, columns, values).await;
     }
     let (schema, batches) = env.collect(&source).await?;
@@ -225,7 +239,7 @@ async fn query_rows(
     let incoming = names
         .iter()
         .zip(schema.fields())
-        .map(|(name, field)| incoming(def, name, field.data_type()))
+        .map(|(name, field)| incoming(def, name, field))
         .collect::<Result<Vec<_>, _>>()?;
     let grown = Grown::of(env, def, &incoming)?;
     let mut completer = RowCompleter::new(env, &grown.def, &names)?;
@@ -286,10 +300,10 @@ async fn expression_rows(
 }
 
 /// Types matter only where they make a column.
-pub(super) fn incoming(def: &CollectionDef, name: &str, ty: &DataType) -> Result<Incoming, EngineError> {
+pub(super) fn incoming(def: &CollectionDef, name: &str, field: &Field) -> Result<Incoming, EngineError> {
     Ok(Incoming {
         name: name.to_owned(),
-        ty: if def.open { from_answer(ty)? } else { None },
+        ty: if def.open { from_answer(field)? } else { None },
     })
 }
 

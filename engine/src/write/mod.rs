@@ -6,15 +6,21 @@
 //! them. DataFusion's own hooks for writes are never used: they lose conditions that are subqueries and then touch
 //! every row.
 
+mod assign;
 mod build;
 mod conflict;
+mod direct;
 mod grow;
 mod insert;
 mod literal;
+mod merge;
 mod modify;
 mod returning;
 mod rows;
+mod sides;
+mod unique;
 mod values;
+mod with;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
@@ -26,9 +32,13 @@ use crate::env::Env;
 use crate::error::EngineError;
 
 pub(crate) use build::select_from;
+pub(crate) use direct::by_key;
 pub(crate) use grow::{Grown, Incoming};
 pub(crate) use insert::small as small_insert;
 pub(crate) use rows::RowCompleter;
+
+/// SQLSTATE of a statement that would change a row twice.
+const CARDINALITY_VIOLATION: &str = "21000";
 
 /// What a statement would write: the caller proposes it, or keeps it for the open transaction.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +49,9 @@ pub struct Evaluated {
     pub changes: Vec<TableChange>,
     /// Rows inserted, updated or deleted.
     pub rows_affected: u64,
+    /// The name of the collection for which the statement has an answer to keys that exist: ON CONFLICT or MERGE. A key
+    /// that appears there before the write is applied is no reason to give up.
+    pub upsert: Option<String>,
     /// The answer of RETURNING.
     pub returning: Option<(SchemaRef, Vec<RecordBatch>)>,
 }
@@ -64,16 +77,14 @@ impl Evaluated {
 }
 
 /// Evaluates one write.
-pub(crate) async fn evaluate(env: Env, statement: &ast::Statement) -> Result<Evaluated, EngineError> {
+pub(crate) async fn evaluate(env: &Env, statement: &ast::Statement) -> Result<Evaluated, EngineError> {
     match statement {
-        ast::Statement::Insert(insert) => Box::pin(insert::insert(&env, insert)).await,
-        ast::Statement::Update(update) => modify::update(&env, update).await,
-        ast::Statement::Delete(delete) => modify::delete(&env, delete).await,
-        ast::Statement::Truncate(truncate) => modify::truncate(&env, truncate).await,
-        ast::Statement::Merge(_) => Err(EngineError::unsupported_try(
-            "MERGE",
-            "write INSERT … ON CONFLICT, or UPDATE … FROM",
-        )),
+        ast::Statement::Insert(insert) => Box::pin(insert::insert(env, insert)).await,
+        ast::Statement::Update(update) => Box::pin(modify::update(env, update)).await,
+        ast::Statement::Delete(delete) => Box::pin(modify::delete(env, delete)).await,
+        ast::Statement::Truncate(truncate) => Box::pin(modify::truncate(env, truncate)).await,
+        ast::Statement::Merge(merge) => Box::pin(merge::merge(env, merge)).await,
+        ast::Statement::Query(query) => Box::pin(with::evaluate(env, query)).await,
         other => Err(EngineError::unsupported(first_words(other))),
     }
 }

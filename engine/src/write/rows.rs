@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray as _, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::datatypes::{Schema, SchemaRef};
-use candor_storage::CollectionDef;
+use candor_storage::{CollectionDef, enum_of};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 
-use crate::convert::assign;
+use crate::convert::{Misfit, assign};
 use crate::env::Env;
 use crate::error::EngineError;
 use crate::parse::parse_expr;
+use crate::pg::enums;
 
 /// SQLSTATE of a NULL where none is allowed.
 const NOT_NULL_VIOLATION: &str = "23502";
@@ -79,7 +80,12 @@ impl<'a> RowCompleter<'a> {
                 ColumnSource::Default(expr) => self.default_values(expr, rows)?,
                 ColumnSource::Null => new_null_array(&column.ty.arrow(), rows),
             };
-            columns.push(assign(&values, column.ty).map_err(|misfit| misfit.at(first_row, &column.name))?);
+            let values = assign(&values, column.ty).map_err(|misfit| misfit.at(first_row, &column.name))?;
+            if let Some(def) = enum_of(column.ty).and_then(|id| self.env.names.definitions().type_by_id(id)) {
+                enums::check(&values, &def.labels)
+                    .map_err(|(row, message)| Misfit { row, message }.at(first_row, &column.name))?;
+            }
+            columns.push(values);
         }
         self.check_nulls(&columns, first_row)?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));

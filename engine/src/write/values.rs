@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::compute::concat;
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Field, Schema};
 use candor_storage::{CollectionDef, ColumnType};
 use datafusion::common::DFSchema;
 use sqlparser::ast::{self, Visit as _, Visitor};
@@ -59,7 +59,7 @@ impl Cells {
     pub(super) fn first_type(&self, column: usize) -> Result<Option<ColumnType>, EngineError> {
         let types = self.rows.iter().map(|row| row[column].data_type());
         types
-            .map(from_answer)
+            .map(|ty| from_answer(&Field::new("", ty.clone(), true)))
             .find(|ty| !matches!(ty, Ok(None)))
             .unwrap_or(Ok(None))
     }
@@ -100,7 +100,7 @@ async fn evaluate(env: &Env, expr: ast::Expr) -> Result<ArrayRef, EngineError> {
     value.map_err(|error| env.error(error))
 }
 
-fn has_subquery(expr: &ast::Expr) -> bool {
+pub(super) fn has_subquery(expr: &ast::Expr) -> bool {
     struct Finder;
     impl Visitor for Finder {
         type Break = ();

@@ -10,3 +10,4 @@ mod queries;
 mod running;
 mod tpch;
 mod transactions;
+mod two_ways;

@@ -1,0 +1,156 @@
+//! Rows that a collection has already, found by its primary key or by one of its unique keys: in the store, or among
+//! those that the open transaction has begun.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use candor_storage::{CollectionDef, ROW_ID_COLUMN, RowId, TableSnapshot};
+
+use crate::context::StatementContext;
+use crate::error::EngineError;
+use crate::keys::{KeyCoder, columns_on, encode_complete, key_schema, named_columns};
+use crate::pending::{PendingPlace, PendingTable, by_definition};
+
+/// Where a row stands that a statement sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// In the store.
+    Stored(RowId),
+    /// Among the rows of the open transaction.
+    Pending(PendingPlace),
+}
+
+/// The rows of one collection at a statement's version, seen through the open transaction.
+pub(crate) struct Existing {
+    def: Arc<CollectionDef>,
+    base: Option<TableSnapshot>,
+    pending: Option<Arc<PendingTable>>,
+}
+
+impl Existing {
+    pub(crate) fn of(ctx: &StatementContext, def: &Arc<CollectionDef>) -> Self {
+        Self {
+            def: Arc::clone(def),
+            base: ctx.snapshot.as_ref().and_then(|snapshot| snapshot.table(def.id)),
+            pending: ctx.pending.as_ref().and_then(|pending| pending.table(def.id)).cloned(),
+        }
+    }
+
+    /// For each of `rows`, which hold the columns at `key` by name, the row that has the same key. `key` is the primary
+    /// key or one of the unique keys.
+    pub(crate) fn find(&self, key: &[u32], rows: &RecordBatch) -> Result<Vec<Option<Place>>, EngineError> {
+        let keys = columns_on(&self.def, key, rows)?;
+        let stored = match &self.base {
+            Some(base) => {
+                let ids: Vec<u32> = key.iter().map(|at| self.def.columns[*at as usize].id).collect();
+                base.find_by(&ids, &keys)?
+            }
+            None => None,
+        };
+        let mut found: Vec<Option<Place>> = match stored {
+            Some(stored) => stored.into_iter().map(|row| row.map(Place::Stored)).collect(),
+            None => vec![None; rows.num_rows()],
+        };
+        let Some(pending) = &self.pending else {
+            return Ok(found);
+        };
+        if pending.ends_rows() {
+            self.leave_out_ended(pending, &mut found)?;
+        }
+        for (place, encoded) in found.iter_mut().zip(encode_complete(&keys)?) {
+            if let Some(standing) = encoded.and_then(|encoded| pending.find(key, &encoded)) {
+                *place = Some(Place::Pending(standing));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Takes out the rows of the store that the open transaction has ended.
+    fn leave_out_ended(&self, pending: &PendingTable, found: &mut [Option<Place>]) -> Result<(), EngineError> {
+        let stored = found.iter().enumerate().filter_map(|(at, place)| match place {
+            Some(Place::Stored(row)) => Some((at, *row)),
+            _ => None,
+        });
+        let (at, rows): (Vec<usize>, Vec<RowId>) = stored.unzip();
+        let (Some(base), false) = (&self.base, rows.is_empty()) else {
+            return Ok(());
+        };
+        let stands = if self.def.key.is_empty() {
+            let ids: ArrayRef = Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.0)));
+            pending.not_ended_rows(&ids)?
+        } else {
+            let stored = base.rows(&rows, None)?;
+            let keys = named_columns(&self.def, &stored)?;
+            pending.not_ended_keys(&KeyCoder::new(&self.def)?.encode(keys.columns())?)
+        };
+        for (at, stands) in at.into_iter().zip(stands.iter()) {
+            if stands != Some(true) {
+                found[at] = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows at `places`, in this order, with all columns of the definition.
+    pub(crate) fn read(&self, places: &[Place]) -> Result<RecordBatch, EngineError> {
+        let mut stored = (Vec::new(), Vec::new());
+        let mut begun: BTreeMap<usize, (Vec<u64>, Vec<usize>)> = BTreeMap::new();
+        for (at, place) in places.iter().enumerate() {
+            match place {
+                Place::Stored(row) => {
+                    stored.0.push(*row);
+                    stored.1.push(at);
+                }
+                Place::Pending(place) => {
+                    let part = begun.entry(place.batch).or_default();
+                    part.0.push(place.row as u64);
+                    part.1.push(at);
+                }
+            }
+        }
+        let mut parts = Vec::new();
+        let mut order = Vec::with_capacity(places.len());
+        if let (Some(base), false) = (&self.base, stored.0.is_empty()) {
+            parts.push(by_definition(&self.def, &base.rows(&stored.0, None)?)?);
+            order.extend(stored.1);
+        }
+        if let Some(pending) = &self.pending {
+            for (batch, (rows, at)) in begun {
+                let batch = by_definition(&self.def, pending.batch(batch))?;
+                parts.push(take_record_batch(&batch, &UInt64Array::from(rows))?);
+                order.extend(at);
+            }
+        }
+        let all = concat_batches(&self.def.schema(), &parts)?;
+        let mut back = vec![0_u64; places.len()];
+        for (from, to) in order.into_iter().enumerate() {
+            back[to] = from as u64;
+        }
+        Ok(take_record_batch(&all, &UInt64Array::from(back))?)
+    }
+
+    /// What tells the rows at `places` apart in a change; `rows` is what [`Self::read`] gave for them.
+    pub(crate) fn identity(&self, places: &[Place], rows: &RecordBatch) -> Result<RecordBatch, EngineError> {
+        if !self.def.key.is_empty() {
+            return named_columns(&self.def, rows);
+        }
+        let id = |place: &Place| match place {
+            Place::Stored(row) => row.0,
+            Place::Pending(place) => self.pending.as_ref().map_or(0, |pending| pending.row_id(*place)),
+        };
+        let ids: ArrayRef = Arc::new(UInt64Array::from_iter_values(places.iter().map(id)));
+        Ok(RecordBatch::try_new(identity_schema(&self.def), vec![ids])?)
+    }
+}
+
+/// The schema of what tells rows apart: the primary key, or the row id.
+pub(crate) fn identity_schema(def: &CollectionDef) -> SchemaRef {
+    if def.key.is_empty() {
+        Arc::new(Schema::new(vec![Field::new(ROW_ID_COLUMN, DataType::UInt64, false)]))
+    } else {
+        key_schema(def)
+    }
+}

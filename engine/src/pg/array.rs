@@ -1,0 +1,101 @@
+//! Functions of arrays that DataFusion has under other names, or not.
+
+use arrow::array::{Array as _, AsArray as _};
+use arrow::datatypes::DataType;
+use candor_storage::ColumnType;
+use datafusion::common::ScalarValue;
+
+use super::function::Kind::{Int, List};
+use super::function::{Gives, Spec, int, of_text};
+use crate::error::EngineError;
+
+const INT4: Gives = Gives::Type(ColumnType::Int32);
+
+pub(super) static FUNCTIONS: &[Spec] = &[
+    // DataFusion's own count from 0 and are unsigned.
+    Spec::new("array_length", &[&[List, Int]], INT4, |args| {
+        Ok(lengths(&args[0], int(&args[1])).map_or(ScalarValue::Null, of_count))
+    }),
+    Spec::new("array_upper", &[&[List, Int]], INT4, |args| {
+        Ok(lengths(&args[0], int(&args[1])).map_or(ScalarValue::Null, of_count))
+    }),
+    Spec::new("array_lower", &[&[List, Int]], INT4, |args| {
+        Ok(lengths(&args[0], int(&args[1])).map_or(ScalarValue::Null, |_| of_count(1)))
+    }),
+    Spec::new("array_ndims", &[&[List]], INT4, |args| {
+        let dimensions = dimensions(&args[0]);
+        Ok(if dimensions.is_empty() {
+            ScalarValue::Null
+        } else {
+            of_count(dimensions.len())
+        })
+    }),
+    Spec::new("cardinality", &[&[List]], INT4, |args| {
+        let dimensions = dimensions(&args[0]);
+        Ok(of_count(if dimensions.is_empty() {
+            0
+        } else {
+            dimensions.iter().product()
+        }))
+    }),
+    Spec::new("array_dims", &[&[List]], Gives::Type(ColumnType::Text), |args| {
+        let dimensions = dimensions(&args[0]);
+        if dimensions.is_empty() {
+            return Ok(ScalarValue::Null);
+        }
+        let bounds: Vec<String> = dimensions.iter().map(|count| format!("[1:{count}]")).collect();
+        Ok(of_text(bounds.concat()))
+    }),
+    Spec::new("trim_array", &[&[List, Int]], Gives::First, |args| {
+        let ScalarValue::List(list) = &args[0] else {
+            return Ok(ScalarValue::Null);
+        };
+        let values = list.value(0);
+        let count = usize::try_from(int(&args[1]))
+            .ok()
+            .filter(|count| *count <= values.len());
+        let Some(count) = count else {
+            return Err(EngineError::bad_value("no more elements can be trimmed than there are"));
+        };
+        let kept = values.slice(0, values.len() - count);
+        let item = values.data_type().clone();
+        let kept = (0..kept.len())
+            .map(|at| ScalarValue::try_from_array(&kept, at))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| EngineError::internal(error.to_string()))?;
+        Ok(ScalarValue::List(ScalarValue::new_list(&kept, &item, true)))
+    }),
+];
+
+const fn of_count(count: usize) -> ScalarValue {
+    ScalarValue::Int32(Some(count as i32))
+}
+
+/// The length in one dimension, from 1; `None` for a dimension that is not there.
+fn lengths(list: &ScalarValue, dimension: i64) -> Option<usize> {
+    let at = usize::try_from(dimension).ok()?.checked_sub(1)?;
+    dimensions(list).get(at).copied()
+}
+
+/// The lengths of all dimensions; an array of nothing has none.
+fn dimensions(list: &ScalarValue) -> Vec<usize> {
+    let ScalarValue::List(list) = list else {
+        return Vec::new();
+    };
+    let mut lengths = Vec::new();
+    let mut values = list.value(0);
+    while !values.is_empty() {
+        lengths.push(values.len());
+        match values.data_type() {
+            DataType::List(_) => {
+                let inner = values.as_list::<i32>();
+                if inner.is_null(0) {
+                    break;
+                }
+                values = inner.value(0);
+            }
+            _ => break,
+        }
+    }
+    lengths
+}

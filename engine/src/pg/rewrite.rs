@@ -1,0 +1,329 @@
+//! Spellings of PostgreSQL that are other spellings of what DataFusion has, exchanged in the syntax tree.
+
+use sqlparser::ast::{self, BinaryOperator};
+
+use crate::prepare::folded_parts;
+use crate::value::array::{self, Item};
+use crate::value::interval;
+
+/// Exchanges one expression, whose parts were exchanged before.
+pub(crate) fn expression(expr: &mut ast::Expr) {
+    let replacement = match expr {
+        ast::Expr::Function(function) => of_function(function),
+        ast::Expr::AtTimeZone { timestamp, time_zone } => Some(call(
+            "timezone",
+            vec![arg(time_zone.as_ref().clone()), arg(timestamp.as_ref().clone())],
+        )),
+        ast::Expr::Cast { expr, data_type, .. } => {
+            if let Some(scale) = literal_scale(expr).filter(|_| is_bare_numeric(data_type)) {
+                *data_type = ast::DataType::Numeric(ast::ExactNumberInfo::PrecisionAndScale(NUMERIC_DIGITS_MAX, scale));
+            }
+            None
+        }
+        ast::Expr::Interval(interval) => {
+            read_interval(interval);
+            None
+        }
+        // DataFusion puts the sign in front of the text, where it is that of the first part alone.
+        ast::Expr::UnaryOp {
+            op: ast::UnaryOperator::Minus,
+            expr: inner,
+        } if matches!(inner.as_ref(), ast::Expr::Interval(_)) => {
+            Some(ast::Expr::Nested(Box::new(ast::Expr::BinaryOp {
+                left: inner.clone(),
+                op: BinaryOperator::Multiply,
+                right: Box::new(ast::Expr::Value(ast::Value::Number("-1".to_owned(), false).into())),
+            })))
+        }
+        ast::Expr::Value(value) => match &value.value {
+            ast::Value::Number(digits, _) if !is_numeric(digits) => Some(as_double(digits)),
+            ast::Value::Number(digits, long) => {
+                written_out(digits).map(|plain| ast::Expr::Value(ast::Value::Number(plain, *long).into()))
+            }
+            _ => None,
+        },
+        ast::Expr::AnyOp {
+            left,
+            compare_op,
+            right,
+            ..
+        } => of_list(left, compare_op, right, &BinaryOperator::Or),
+        ast::Expr::AllOp {
+            left,
+            compare_op,
+            right,
+        } => of_list(left, compare_op, right, &BinaryOperator::And),
+        _ => None,
+    };
+    if let Some(replacement) = replacement {
+        *expr = replacement;
+    }
+}
+
+const fn is_bare_numeric(ty: &ast::DataType) -> bool {
+    use ast::{DataType, ExactNumberInfo};
+    matches!(
+        ty,
+        DataType::Numeric(ExactNumberInfo::None)
+            | DataType::Decimal(ExactNumberInfo::None)
+            | DataType::Dec(ExactNumberInfo::None)
+    )
+}
+
+/// The digits behind the point of a number that is written out; a NUMERIC of it has as many.
+fn literal_scale(expr: &ast::Expr) -> Option<i64> {
+    let text = match expr {
+        ast::Expr::Value(value) => match &value.value {
+            ast::Value::Number(text, _) | ast::Value::SingleQuotedString(text) => text,
+            _ => return None,
+        },
+        ast::Expr::Nested(inner)
+        | ast::Expr::UnaryOp {
+            op: ast::UnaryOperator::Minus | ast::UnaryOperator::Plus,
+            expr: inner,
+        } => return literal_scale(inner),
+        _ => return None,
+    };
+    let text = text.trim();
+    let digits = text.trim_start_matches(['-', '+']);
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && digits.len() <= 37;
+    let decimals = digits.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    is_plain.then_some(decimals as i64)
+}
+
+/// Gives the rows of VALUES one type where a cell of a column is cast to one of the types that are kept as text: what the
+/// other rows have there has that type too.
+pub(crate) fn values(values: &mut ast::Values) {
+    let width = values.rows.first().map_or(0, |row| row.content.len());
+    for at in 0..width {
+        let cast_type = values.rows.iter().find_map(|row| match row.content.get(at) {
+            Some(ast::Expr::Cast { data_type, .. }) if is_kept_as_text(data_type) => Some(data_type.clone()),
+            _ => None,
+        });
+        let Some(data_type) = cast_type else { continue };
+        for cell in values.rows.iter_mut().filter_map(|row| row.content.get_mut(at)) {
+            if !matches!(cell, ast::Expr::Cast { data_type: own, .. } if *own == data_type) {
+                *cell = ast::Expr::Cast {
+                    kind: ast::CastKind::Cast,
+                    expr: Box::new(cell.clone()),
+                    data_type: data_type.clone(),
+                    array: false,
+                    format: None,
+                };
+            }
+        }
+    }
+}
+
+fn is_kept_as_text(ty: &ast::DataType) -> bool {
+    use ast::DataType;
+    match ty {
+        DataType::Array(ast::ArrayElemTypeDef::SquareBracket(inner, _)) => is_kept_as_text(inner),
+        DataType::Uuid | DataType::JSON | DataType::JSONB | DataType::Custom(..) => true,
+        DataType::Varchar(length) | DataType::CharacterVarying(length) | DataType::Char(length) => length.is_some(),
+        _ => false,
+    }
+}
+
+/// The most digits of a NUMERIC.
+const NUMERIC_DIGITS_MAX: u64 = 38;
+
+/// Whether a literal with an exponent fits NUMERIC; others are DataFusion's to judge.
+fn is_numeric(digits: &str) -> bool {
+    let Some((mantissa, exponent)) = digits.split_once(['e', 'E']) else {
+        return true;
+    };
+    let exponent: i64 = exponent.parse().unwrap_or(i64::MAX);
+    exponent.unsigned_abs().saturating_add(mantissa.len() as u64) <= NUMERIC_DIGITS_MAX
+}
+
+/// A number without its exponent, where that makes it larger: a NUMERIC of fewer than no decimals loses digits on its way to
+/// a floating point number.
+fn written_out(digits: &str) -> Option<String> {
+    let (mantissa, exponent) = digits.split_once(['e', 'E'])?;
+    let exponent: usize = exponent.strip_prefix('+').unwrap_or(exponent).parse().ok()?;
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let (up, down) = fraction.split_at(exponent.min(fraction.len()));
+    let zeros = "0".repeat(exponent - up.len());
+    Some(format!("{whole}{up}{zeros}.{down}"))
+}
+
+fn as_double(digits: &str) -> ast::Expr {
+    ast::Expr::Cast {
+        kind: ast::CastKind::Cast,
+        expr: Box::new(ast::Expr::Value(
+            ast::Value::SingleQuotedString(digits.to_owned()).into(),
+        )),
+        data_type: ast::DataType::DoublePrecision,
+        array: false,
+        format: None,
+    }
+}
+
+/// An interval in words that DataFusion reads as PostgreSQL reads those of the statement; what is none is left to it.
+fn read_interval(interval: &mut ast::Interval) {
+    let ast::Expr::Value(value) = interval.value.as_ref() else {
+        return;
+    };
+    let text = match (&value.value, &interval.leading_field) {
+        (ast::Value::SingleQuotedString(text), None) => text.clone(),
+        (ast::Value::SingleQuotedString(text), Some(field)) if text.trim().parse::<f64>().is_ok() => {
+            format!("{text} {field}")
+        }
+        (ast::Value::Number(text, _), Some(field)) => format!("{text} {field}"),
+        _ => return,
+    };
+    if interval.last_field.is_some() || interval.leading_precision.is_some() {
+        return;
+    }
+    if let Some(span) = interval::parse(&text) {
+        let words = format!(
+            "{} months {} days {} nanoseconds",
+            span.months, span.days, span.nanoseconds
+        );
+        *interval.value = ast::Expr::Value(ast::Value::SingleQuotedString(words).into());
+        interval.leading_field = None;
+    }
+}
+
+/// Exchanges a function in FROM.
+pub(crate) fn table(factor: &mut ast::TableFactor) {
+    let ast::TableFactor::Table {
+        name,
+        alias,
+        args: Some(args),
+        ..
+    } = factor
+    else {
+        return;
+    };
+    let Some([name]) = folded_parts(name).map(|parts| <[String; 1]>::try_from(parts).unwrap_or_default()) else {
+        return;
+    };
+    let Some(list) = list_function(&name) else {
+        return;
+    };
+    let call = call(list, args.args.clone());
+    *factor = ast::TableFactor::UNNEST {
+        alias: alias.clone(),
+        array_exprs: vec![call],
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: false,
+    };
+}
+
+/// The function that gives as a list what `name` gives as rows.
+fn list_function(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "json_array_elements" => "json_array_items",
+        "jsonb_array_elements" => "jsonb_array_items",
+        "json_array_elements_text" | "jsonb_array_elements_text" => "json_array_texts",
+        "json_object_keys" => "json_key_list",
+        "jsonb_object_keys" => "jsonb_key_list",
+        "string_to_table" => "string_to_array",
+        _ => return None,
+    })
+}
+
+fn ident(name: &str) -> ast::ObjectName {
+    ast::ObjectName(vec![ast::ObjectNamePart::Identifier(ast::Ident::new(name))])
+}
+
+fn call(name: &str, args: Vec<ast::FunctionArg>) -> ast::Expr {
+    ast::Expr::Function(ast::Function {
+        name: ident(name),
+        uses_odbc_syntax: false,
+        parameters: ast::FunctionArguments::None,
+        args: ast::FunctionArguments::List(ast::FunctionArgumentList {
+            duplicate_treatment: None,
+            args,
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+fn arg(expr: ast::Expr) -> ast::FunctionArg {
+    ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr))
+}
+
+fn of_function(function: &ast::Function) -> Option<ast::Expr> {
+    let [name] = <[String; 1]>::try_from(folded_parts(&function.name)?).ok()?;
+    if let Some(list) = list_function(&name) {
+        let ast::FunctionArguments::List(args) = &function.args else {
+            return None;
+        };
+        return Some(call("unnest", vec![arg(call(list, args.args.clone()))]));
+    }
+    match (name.as_str(), arity(function)) {
+        ("json_agg", 1) => Some(aggregated(function, "to_json", "json_of_items")),
+        ("jsonb_agg", 1) => Some(aggregated(function, "to_jsonb", "jsonb_of_items")),
+        ("json_object_agg", 2) => Some(aggregated(function, "json_member", "json_of_members")),
+        ("jsonb_object_agg", 2) => Some(aggregated(function, "json_member", "jsonb_of_members")),
+        ("age", 1) => {
+            let ast::FunctionArguments::List(args) = &function.args else {
+                return None;
+            };
+            let today = call("current_date", Vec::new());
+            Some(call("age", [vec![arg(today)], args.args.clone()].concat()))
+        }
+        ("transaction_timestamp" | "statement_timestamp", 0) => Some(call("now", Vec::new())),
+        _ => None,
+    }
+}
+
+fn arity(function: &ast::Function) -> usize {
+    match &function.args {
+        ast::FunctionArguments::List(list) => list.args.len(),
+        _ => 0,
+    }
+}
+
+/// `json_agg(x ORDER BY y)` is `json_of_items(array_agg(to_json(x) ORDER BY y))`.
+fn aggregated(function: &ast::Function, each: &str, all: &str) -> ast::Expr {
+    let mut inner = function.clone();
+    inner.name = ident("array_agg");
+    if let ast::FunctionArguments::List(list) = &mut inner.args {
+        let values = std::mem::take(&mut list.args);
+        list.args = vec![arg(call(each, values))];
+    }
+    call(all, vec![arg(ast::Expr::Function(inner))])
+}
+
+/// `x = ANY ('{1,2}')` is `x = '1' OR x = '2'`: literals without a type, which take that of `x`.
+fn of_list(left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr, joined: &BinaryOperator) -> Option<ast::Expr> {
+    let ast::Expr::Value(value) = right else {
+        return None;
+    };
+    let ast::Value::SingleQuotedString(text) = &value.value else {
+        return None;
+    };
+    let items = array::parse(text).ok()?;
+    let compared = items.into_iter().map(|item| {
+        let value = match item {
+            Item::Null => ast::Value::Null,
+            Item::Text(text) => ast::Value::SingleQuotedString(text),
+            Item::List(_) => return None,
+        };
+        Some(ast::Expr::BinaryOp {
+            left: Box::new(left.clone()),
+            op: op.clone(),
+            right: Box::new(ast::Expr::Value(value.into())),
+        })
+    });
+    let mut compared = compared.collect::<Option<Vec<_>>>()?.into_iter();
+    let is_all = *joined == BinaryOperator::And;
+    let first = compared
+        .next()
+        .unwrap_or(ast::Expr::Value(ast::Value::Boolean(is_all).into()));
+    let whole = compared.fold(first, |whole, next| ast::Expr::BinaryOp {
+        left: Box::new(whole),
+        op: joined.clone(),
+        right: Box::new(next),
+    });
+    Some(ast::Expr::Nested(Box::new(whole)))
+}
