@@ -12,7 +12,8 @@ use tokio::sync::mpsc;
 use crate::failure::Stop;
 use crate::relations::Relations;
 use crate::rows::Output;
-use crate::statement::{Effect, Evaluate, Run, refused, retries, returning};
+use crate::statement::{Effect, Evaluate, Run};
+use crate::write::{refused, retries, returning};
 
 /// Batches of rows between the reader of the file and the log.
 const BATCHES_WAITING_MAX: usize = 8;
@@ -21,7 +22,9 @@ impl Run<'_> {
     /// COPY FROM a file on this node.
     pub(crate) async fn copy_in(&mut self, range: &RangeName, copy: &Copy, path: &str) -> Result<Output, Stop> {
         if self.session.transaction.is_some() {
-            return self.write(range, Evaluate::CopyFrom(copy, path)).await;
+            return self
+                .write(range, &Relations::default(), Evaluate::CopyFrom(copy, path))
+                .await;
         }
         self.shared.ensure_default_range(range).await?;
         self.shared.admit_write(range)?;
@@ -76,7 +79,9 @@ impl Run<'_> {
         };
         let committed = self.propose(range, transaction).await?;
         match &committed.outcome {
-            Outcome::Refused(refusal) if retries(refusal) => return self.write(range, again).await,
+            Outcome::Refused(refusal) if retries(refusal, None) => {
+                return self.write(range, &Relations::default(), again).await;
+            }
             Outcome::Refused(refusal) => return Err(refused(refusal)),
             _ => {}
         }

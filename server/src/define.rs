@@ -9,14 +9,16 @@ use crate::relations::Relations;
 use crate::rows::Output;
 use crate::server::Shared;
 use crate::session::DEFAULT_NAME;
-use crate::statement::{Effect, Evaluate, Run, refused};
+use crate::statement::{Effect, Evaluate, Run};
+use crate::write::refused;
 
 impl Run<'_> {
     pub(crate) async fn define(&mut self, define: &Define) -> Result<Output, Stop> {
         match &define.what {
             DefineWhat::Collection(collection) => {
                 let range = self.range_of(&Relations::of(&collection.name))?;
-                self.write(&range, Evaluate::Define(define)).await
+                self.write(&range, &Relations::default(), Evaluate::Define(define))
+                    .await
             }
             DefineWhat::Namespace(name) => {
                 self.outside_transaction("DEFINE NAMESPACE")?;
@@ -104,7 +106,8 @@ impl Run<'_> {
                     .next()
                     .ok_or_else(|| Stop::new(ErrorCode::Syntax, "nothing is named to remove"))?;
                 let range = self.range_of(&Relations::of(first))?;
-                self.write(&range, Evaluate::Remove(remove)).await
+                self.write(&range, &Relations::default(), Evaluate::Remove(remove))
+                    .await
             }
             RemoveKind::Namespace => {
                 self.outside_transaction("REMOVE NAMESPACE")?;

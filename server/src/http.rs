@@ -6,6 +6,7 @@
 
 mod answer;
 mod body;
+mod csv;
 mod formats;
 mod health;
 mod json;

@@ -89,7 +89,7 @@ fn collection_doc(def: &CollectionDef, snapshot: &Snapshot) -> Value {
         "rows": snapshot.table(def.id).map(|table| table.row_count()),
         "columns": def.columns.iter().map(|column| json!({
             "name": column.name,
-            "type": column.ty.sql_name(),
+            "type": snapshot.catalog().sql_name(column.ty),
             "nullable": column.nullable,
             "default": column.default,
         })).collect::<Vec<_>>(),

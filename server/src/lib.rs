@@ -18,6 +18,8 @@ mod session;
 mod settings;
 mod statement;
 mod transaction;
+mod turns;
+mod write;
 
 pub use config::ServerConfig;
 pub use server::{Server, ServerError};

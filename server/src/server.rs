@@ -22,6 +22,7 @@ use crate::metrics::Metrics;
 use crate::parsed::Parsed;
 use crate::progress::Running;
 use crate::session::Sessions;
+use crate::turns::Turns;
 
 /// How often kept sessions are looked through for dead ones.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
@@ -65,6 +66,7 @@ pub(crate) struct Shared {
     pub(crate) node_header: HeaderValue,
     pub(crate) boot_header: HeaderValue,
     pub(crate) making_default: tokio::sync::Mutex<()>,
+    pub(crate) turns: Turns,
     http_addr: SocketAddr,
     in_flight: Arc<Semaphore>,
     stopping: AtomicBool,
@@ -164,6 +166,7 @@ impl Server {
             running: Running::default(),
             parsed: Parsed::default(),
             making_default: tokio::sync::Mutex::new(()),
+            turns: Turns::default(),
             stopping: AtomicBool::new(false),
             http_addr,
             config,

@@ -68,7 +68,12 @@ impl Settings {
 
     /// The value of one setting as text.
     pub(crate) fn show(&self, name: &str) -> Result<String, ErrorBody> {
-        self.value(&name.to_lowercase()).ok_or_else(|| unknown(name))
+        let name = name.to_lowercase();
+        // Every transaction is of this kind: there is nothing to set.
+        if name == "transaction_isolation" {
+            return Ok("repeatable read".to_owned());
+        }
+        self.value(&name).ok_or_else(|| unknown(&name))
     }
 
     /// Changes one setting; empty text unsets a span.
@@ -133,7 +138,17 @@ fn bound(name: &str, value: &str) -> Result<Option<Duration>, ErrorBody> {
     Ok(Some(span))
 }
 
+/// Settings of PostgreSQL about locks.
+const LOCK_SETTINGS: [&str; 2] = ["lock_timeout", "deadlock_timeout"];
+
 fn unknown(name: &str) -> ErrorBody {
+    if LOCK_SETTINGS.contains(&name.to_lowercase().as_str()) {
+        return ErrorBody::new(
+            ErrorCode::BadParameter,
+            format!("there is no setting `{name}`, because there are no locks that a statement could wait for"),
+        )
+        .with_help("statement_timeout bounds a statement; of two transactions that write the same row the first wins");
+    }
     ErrorBody::new(ErrorCode::BadParameter, format!("there is no setting `{name}`"))
         .with_help(format!("the settings are: {}", NAMES.join(", ")))
 }

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use candor_cluster::Committed;
 use candor_engine::{
-    CopyInput, CopyOutput, Engine, EngineError, Evaluated, PendingWrites, Progress, RowStream, ScriptText,
-    StatementContext,
+    CopyInput, CopyOutput, Engine, EngineError, Evaluated, Progress, RowStream, ScriptText, StatementContext,
 };
 use candor_parser::{Body, Copy, CopyDirection, CopySource, CopyTarget, Define, Remove, Setting, Statement};
 use candor_planner::{OwnCopy, Verdict, View, admit, explain};
-use candor_proto::{ErrorBody, ErrorCode, LogIndex, Position, RangeName, Receipt, Role, limits};
-use candor_storage::{ApplyRefusal, Outcome, Snapshot, Transaction};
+use candor_proto::{ErrorBody, ErrorCode, LogIndex, Position, RangeName, Role};
+use candor_storage::Snapshot;
 use sqlparser::ast;
 
 use crate::failure::Stop;
@@ -22,7 +20,6 @@ use crate::script::Params;
 use crate::server::Shared;
 use crate::session::{DEFAULT_NAME, Session};
 use crate::settings::Settings;
-use crate::transaction::OpenTransaction;
 
 /// One statement's surroundings.
 pub(crate) struct Run<'a> {
@@ -51,7 +48,7 @@ pub(crate) enum Effect {
 pub(crate) async fn run_statement(run: &mut Run<'_>, statement: &Statement) -> Result<Output, Stop> {
     if let Some(transaction) = &run.session.transaction {
         statement.check_in_transaction()?;
-        if !matches!(statement.body, Body::Commit | Body::Rollback) {
+        if !matches!(statement.body, Body::Commit | Body::Rollback | Body::RollbackTo(_)) {
             transaction.check(None)?;
         }
     }
@@ -69,16 +66,24 @@ pub(crate) async fn run_statement(run: &mut Run<'_>, statement: &Statement) -> R
         } => run.explain(&asked, inner, *analyze, *verbose).await,
         Body::Copy(copy) => run.copy(&asked, copy).await,
         Body::Write(write) => {
-            let range = run.range_of(&Relations::in_tree(&**write))?;
-            run.write(&range, Evaluate::Write(write)).await
+            let relations = Relations::in_tree(&**write);
+            let range = run.range_of(&relations)?;
+            run.write(&range, &relations, Evaluate::Write(write)).await
         }
         Body::CreateTable(table) => {
-            let range = run.range_of(&Relations::in_tree(&**table))?;
-            run.write(&range, Evaluate::CreateTable(table)).await
+            let relations = Relations::in_tree(&**table);
+            let range = run.range_of(&relations)?;
+            run.write(&range, &relations, Evaluate::CreateTable(table)).await
         }
         Body::CreateView(view) => {
-            let range = run.range_of(&Relations::in_tree(&**view))?;
-            run.write(&range, Evaluate::CreateView(view)).await
+            let relations = Relations::in_tree(&**view);
+            let range = run.range_of(&relations)?;
+            run.write(&range, &relations, Evaluate::CreateView(view)).await
+        }
+        Body::Type(statement) => {
+            let range = run.session.range();
+            run.write(&range, &Relations::default(), Evaluate::Type(statement))
+                .await
         }
         Body::Define(define) => run.define(define).await,
         Body::Remove(remove) => run.remove(remove).await,
@@ -87,6 +92,10 @@ pub(crate) async fn run_statement(run: &mut Run<'_>, statement: &Statement) -> R
         Body::Begin { read_only } => run.begin(&asked, *read_only).await,
         Body::Commit => run.commit().await,
         Body::Rollback => run.rollback(),
+        Body::Savepoint(name) => run.savepoint(name),
+        Body::RollbackTo(name) => run.rollback_to(name),
+        Body::Release(name) => run.release(name),
+        Body::SetTransaction { read_only } => run.set_transaction(*read_only),
         Body::Set {
             name,
             value,
@@ -131,17 +140,24 @@ pub(crate) enum Evaluate<'a> {
     Write(&'a ast::Statement),
     CreateTable(&'a ast::CreateTable),
     CreateView(&'a ast::CreateView),
+    Type(&'a ast::Statement),
     Define(&'a Define),
     Remove(&'a Remove),
     CopyFrom(&'a Copy, &'a str),
 }
 
 impl Evaluate<'_> {
-    async fn run(self, engine: &Engine, ctx: StatementContext, progress: &Progress) -> Result<Evaluated, EngineError> {
+    pub(crate) async fn run(
+        self,
+        engine: &Engine,
+        ctx: StatementContext,
+        progress: &Progress,
+    ) -> Result<Evaluated, EngineError> {
         match self {
             Self::Write(write) => engine.write(ctx, write).await,
             Self::CreateTable(table) => engine.create_table(ctx, table).await,
             Self::CreateView(view) => engine.create_view(ctx, view).await,
+            Self::Type(statement) => engine.define_type(ctx, statement).await,
             Self::Define(define) => engine.define(ctx, define).await,
             Self::Remove(remove) => engine.remove(ctx, remove).await,
             Self::CopyFrom(copy, path) => {
@@ -186,7 +202,7 @@ impl Run<'_> {
     }
 
     /// What a read may see: the transaction's state, or what the verdict admits.
-    async fn grounds(&mut self, asked: &Asked<'_>, relations: &Relations) -> Result<Grounds, Stop> {
+    pub(crate) async fn grounds(&mut self, asked: &Asked<'_>, relations: &Relations) -> Result<Grounds, Stop> {
         let range = self.range_of(relations)?;
         if let Some(transaction) = &self.session.transaction {
             transaction.check(Some(&range))?;
@@ -280,72 +296,6 @@ impl Run<'_> {
         Ok(self.local_rows(Rows::of_text(&columns, &rows)?))
     }
 
-    /// A write: on this node only while it leads the range. An autocommit write that loses to another is evaluated
-    /// again at the newer state.
-    pub(crate) async fn write(&mut self, range: &RangeName, evaluate: Evaluate<'_>) -> Result<Output, Stop> {
-        if self.session.transaction.is_some() {
-            return self.write_in_transaction(range, evaluate).await;
-        }
-        self.shared.ensure_default_range(range).await?;
-        self.shared.admit_write(range)?;
-        let mut replays = 0;
-        loop {
-            let newest = self.shared.write_grounds(range)?;
-            let snapshot = newest.version();
-            let ctx = self.context(Some(&newest), &Relations::default())?;
-            let mut evaluated = Box::pin(evaluate.run(&self.shared.engine, ctx, &self.progress)).await?;
-            if evaluated.schema.is_empty() && evaluated.changes.is_empty() {
-                let receipt = self
-                    .shared
-                    .write_receipt(range, Position::new(self.shared.epoch(range), snapshot));
-                return Ok(returning(evaluated, receipt));
-            }
-            let transaction = Transaction {
-                snapshot,
-                schema: std::mem::take(&mut evaluated.schema),
-                changes: std::mem::take(&mut evaluated.changes),
-                parts: None,
-                mutation: None,
-            };
-            let committed = self.propose(range, transaction).await?;
-            match committed.outcome {
-                Outcome::Refused(refusal) if retries(&refusal) && replays < limits::WRITE_REPLAYS_MAX => {
-                    replays += 1;
-                    self.shared.metrics.replay();
-                }
-                Outcome::Refused(refusal) => return Err(refused(&refusal)),
-                _ => {
-                    let receipt = self.shared.write_receipt(range, committed.position);
-                    return Ok(returning(evaluated, receipt));
-                }
-            }
-        }
-    }
-
-    async fn write_in_transaction(&mut self, range: &RangeName, evaluate: Evaluate<'_>) -> Result<Output, Stop> {
-        let Some(transaction) = &self.session.transaction else {
-            return Err(Stop::new(ErrorCode::Internal, "the transaction is gone"));
-        };
-        transaction.check(Some(range))?;
-        if transaction.read_only {
-            return Err(Stop::new(
-                ErrorCode::ReadOnly,
-                "this transaction said READ ONLY, and the statement writes",
-            ));
-        }
-        // Refused for its leader, the transaction is rolled back and the whole script redirected.
-        self.shared.admit_write(range)?;
-        let (grounds, pending) = (transaction.grounds.clone(), Arc::clone(&transaction.pending));
-        let ctx = self.context(grounds.snapshot.as_ref(), &Relations::default())?;
-        let evaluated = Box::pin(evaluate.run(&self.shared.engine, ctx, &self.progress)).await?;
-        let mut pending = Arc::unwrap_or_clone(pending);
-        pending.absorb(&evaluated)?;
-        if let Some(transaction) = &mut self.session.transaction {
-            transaction.pending = Arc::new(pending);
-        }
-        Ok(returning(evaluated, grounds.receipt))
-    }
-
     async fn copy(&mut self, asked: &Asked<'_>, copy: &Copy) -> Result<Output, Stop> {
         let relations = match &copy.source {
             CopySource::Table { name, .. } => Relations::of(name),
@@ -379,86 +329,6 @@ impl Run<'_> {
             .with_help("name a file on the node; over HTTP, send INSERT statements or ask for text/csv")
             .into()),
         }
-    }
-
-    async fn begin(&mut self, asked: &Asked<'_>, read_only: bool) -> Result<Output, Stop> {
-        if self.session.transaction.is_some() {
-            return Err(
-                ErrorBody::new(ErrorCode::TransactionState, "a transaction is open already")
-                    .with_help("COMMIT or ROLLBACK it first")
-                    .into(),
-            );
-        }
-        let range = self.session.range();
-        if !read_only {
-            self.shared.ensure_default_range(&range).await?;
-        }
-        let grounds = self.grounds(asked, &Relations::default()).await?;
-        let pending = grounds.snapshot.as_ref().map(PendingWrites::new).unwrap_or_default();
-        let receipt = grounds.receipt.clone();
-        self.session.transaction = Some(OpenTransaction {
-            range,
-            grounds,
-            read_only,
-            pending: Arc::new(pending),
-            failed: false,
-        });
-        Ok(Output {
-            rows: None,
-            rows_affected: None,
-            receipt,
-        })
-    }
-
-    async fn commit(&mut self) -> Result<Output, Stop> {
-        let transaction = self.session.transaction.take().ok_or_else(no_transaction)?;
-        transaction.check(None)?;
-        let receipt = transaction.grounds.receipt.clone();
-        let (range, Some(snapshot), false) = (
-            transaction.range,
-            transaction.grounds.snapshot,
-            transaction.pending.is_empty(),
-        ) else {
-            return Ok(Output {
-                rows: None,
-                rows_affected: None,
-                receipt,
-            });
-        };
-        self.shared.admit_write(&range)?;
-        let pending = Arc::unwrap_or_clone(transaction.pending);
-        let transaction = pending.into_transaction(snapshot.version())?;
-        let committed = self.propose(&range, transaction).await?;
-        if let Outcome::Refused(refusal) = &committed.outcome {
-            return Err(refused(refusal));
-        }
-        let receipt = self.shared.write_receipt(&range, committed.position);
-        Ok(Output {
-            rows: None,
-            rows_affected: None,
-            receipt,
-        })
-    }
-
-    fn rollback(&mut self) -> Result<Output, Stop> {
-        self.session.transaction.take().ok_or_else(no_transaction)?;
-        Ok(self.done(None))
-    }
-
-    /// Proposes a transaction, and keeps in mind how far that got.
-    pub(crate) async fn propose(&mut self, range: &RangeName, transaction: Transaction) -> Result<Committed, Stop> {
-        let before = self.effect;
-        self.effect = Effect::Undecided;
-        let committed = self.shared.cluster.propose(range, transaction).await;
-        self.effect = match &committed {
-            Ok(Committed {
-                outcome: Outcome::Refused(_),
-                ..
-            })
-            | Err(_) => before,
-            Ok(_) => Effect::Committed,
-        };
-        Ok(committed?)
     }
 
     /// The engine's surroundings for one statement.
@@ -520,37 +390,19 @@ impl Run<'_> {
     }
 }
 
-fn no_transaction() -> Stop {
-    ErrorBody::new(ErrorCode::TransactionState, "no transaction is open")
-        .with_help("BEGIN opens one")
-        .into()
-}
-
-/// A conflict, or a definition that changed under the statement: running it again sees the newer state.
-pub(crate) fn retries(refusal: &ApplyRefusal) -> bool {
-    matches!(refusal, ApplyRefusal::Conflict { .. } | ApplyRefusal::Schema { .. })
-}
-
-pub(crate) fn refused(refusal: &ApplyRefusal) -> Stop {
-    ErrorBody::new(refusal.code(), refusal.to_string()).into()
-}
-
-pub(crate) fn returning(evaluated: Evaluated, receipt: Receipt) -> Output {
-    let rows = evaluated.returning.map(|(schema, batches)| Rows::of(schema, batches));
-    Output {
-        rows,
-        rows_affected: Some(evaluated.rows_affected),
-        receipt,
-    }
-}
-
 fn kind(body: &Body) -> &'static str {
     match body {
         Body::Query(_) => "query",
         Body::Explain { .. } => "explain",
         Body::Write(_) => "write",
         Body::Copy(_) => "copy",
-        Body::Begin { .. } | Body::Commit | Body::Rollback => "transaction",
+        Body::Begin { .. }
+        | Body::Commit
+        | Body::Rollback
+        | Body::Savepoint(_)
+        | Body::RollbackTo(_)
+        | Body::Release(_)
+        | Body::SetTransaction { .. } => "transaction",
         body if body.writes() => "definition",
         _ => "session",
     }

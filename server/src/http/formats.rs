@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::io;
 
 use arrow::array::RecordBatch;
-use arrow::csv::WriterBuilder;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ipc::writer::StreamWriter;
 use axum::body::{Body, Bytes};
@@ -112,7 +111,7 @@ pub(super) fn stream(format: Format, output: Output, permit: OwnedSemaphorePermi
 /// Turns batches into bytes of one format.
 enum Writer {
     Ndjson { out: String, rows: u64 },
-    Csv { out: Vec<u8> },
+    Csv { out: String },
     Arrow { writer: Box<StreamWriter<Vec<u8>>> },
 }
 
@@ -132,12 +131,9 @@ impl Writer {
                 Ok(Self::Ndjson { out, rows: 0 })
             }
             Format::Csv => {
-                let mut out = Vec::new();
-                WriterBuilder::new()
-                    .with_header(true)
-                    .build(&mut out)
-                    .write(&RecordBatch::new_empty(schema.clone()))
-                    .map_err(io::Error::other)?;
+                let mut out = String::new();
+                let names = schema.fields().iter().map(|field| Some(field.name().clone()));
+                super::csv::write_line(names, &mut out);
                 Ok(Self::Csv { out })
             }
             Format::Arrow => {
@@ -163,11 +159,7 @@ impl Writer {
                 *rows += lines.rows() as u64;
                 Ok(())
             }
-            Self::Csv { out } => WriterBuilder::new()
-                .with_header(false)
-                .build(out)
-                .write(batch)
-                .map_err(unprintable),
+            Self::Csv { out } => super::csv::write_batch(batch, out).map_err(unprintable),
             Self::Arrow { writer } => writer.write(batch).map_err(unprintable),
         }
     }
@@ -175,8 +167,7 @@ impl Writer {
     /// The bytes written since the last call.
     fn take(&mut self) -> Bytes {
         match self {
-            Self::Ndjson { out, .. } => Bytes::from(std::mem::take(out)),
-            Self::Csv { out } => Bytes::from(std::mem::take(out)),
+            Self::Ndjson { out, .. } | Self::Csv { out } => Bytes::from(std::mem::take(out)),
             Self::Arrow { writer } => Bytes::from(std::mem::take(writer.get_mut())),
         }
     }

@@ -2,57 +2,33 @@
 //!
 //! Integers that a double cannot hold (beyond ±(2^53 − 1)) and NUMERIC values are strings, so that no JSON reader
 //! rounds them; NaN and the infinities are strings because JSON has no word for them; bytes are `\x` and hex;
-//! dates, times and intervals are text as PostgreSQL prints ISO dates.
+//! dates, times and intervals are text as PostgreSQL prints them. JSON and JSONB stand as they are, arrays as lists.
 
 use std::fmt::Write as _;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{
-    DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Schema, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    DataType, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Schema, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::error::ArrowError;
-use arrow::util::display::{ArrayFormatter, DurationFormat, FormatOptions};
+use candor_engine::TextWriter;
+use candor_storage::ColumnType;
 
 /// The largest integer that every JSON reader keeps exactly.
 const EXACT_MAX: u64 = (1 << 53) - 1;
 
 /// The dialect's name of a column's type, as `columns[].type` gives it.
-pub(crate) fn type_name(data_type: &DataType) -> String {
-    match data_type {
-        DataType::Null => "NULL".to_owned(),
-        DataType::Boolean => "BOOLEAN".to_owned(),
-        DataType::Int8 | DataType::Int16 | DataType::UInt8 => "SMALLINT".to_owned(),
-        DataType::Int32 | DataType::UInt16 => "INTEGER".to_owned(),
-        DataType::Int64 | DataType::UInt32 => "BIGINT".to_owned(),
-        DataType::UInt64 => "BIGINT UNSIGNED".to_owned(),
-        DataType::Float16 | DataType::Float32 => "REAL".to_owned(),
-        DataType::Float64 => "DOUBLE PRECISION".to_owned(),
-        DataType::Decimal32(p, s)
-        | DataType::Decimal64(p, s)
-        | DataType::Decimal128(p, s)
-        | DataType::Decimal256(p, s) => {
-            format!("NUMERIC({p},{s})")
-        }
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "TEXT".to_owned(),
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
-            "BYTEA".to_owned()
-        }
-        DataType::Date32 | DataType::Date64 => "DATE".to_owned(),
-        DataType::Time32(_) | DataType::Time64(_) => "TIME".to_owned(),
-        DataType::Timestamp(_, None) => "TIMESTAMP".to_owned(),
-        DataType::Timestamp(_, Some(_)) => "TIMESTAMPTZ".to_owned(),
-        DataType::Interval(_) | DataType::Duration(_) => "INTERVAL".to_owned(),
-        DataType::List(field)
-        | DataType::LargeList(field)
-        | DataType::FixedSizeList(field, _)
-        | DataType::ListView(field) => {
-            format!("{}[]", type_name(field.data_type()))
-        }
-        DataType::Dictionary(_, value) => type_name(value),
-        DataType::Struct(_) => "STRUCT".to_owned(),
-        DataType::Map(..) => "MAP".to_owned(),
-        other => other.to_string(),
+pub(crate) fn type_name(field: &Field) -> String {
+    match (ColumnType::from_field(field), field.data_type()) {
+        (_, DataType::UInt64) => "BIGINT UNSIGNED".to_owned(),
+        (Some(ty), _) => ty.sql_name(),
+        (None, DataType::Null) => "NULL".to_owned(),
+        (None, DataType::Duration(_)) => "INTERVAL".to_owned(),
+        (None, DataType::Decimal256(precision, scale)) => format!("NUMERIC({precision},{scale})"),
+        (None, DataType::Struct(_)) => "STRUCT".to_owned(),
+        (None, DataType::Map(..)) => "MAP".to_owned(),
+        (None, other) => other.to_string(),
     }
 }
 
@@ -66,7 +42,7 @@ pub(crate) fn write_columns(schema: &Schema, out: &mut String) {
         out.push_str("{\"name\":");
         write_text(field.name(), out);
         out.push_str(",\"type\":");
-        write_text(&type_name(field.data_type()), out);
+        write_text(&type_name(field), out);
         out.push('}');
     }
     out.push(']');
@@ -87,7 +63,8 @@ impl<'a> RowWriter<'a> {
         let columns = batch
             .columns()
             .iter()
-            .map(|array| Column::new(array.as_ref()))
+            .zip(batch.schema_ref().fields())
+            .map(|(array, field)| Column::new(array.as_ref(), holds_documents(field)))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             columns,
@@ -129,45 +106,51 @@ enum Form<'a> {
     Float,
     /// Text that only needs quoting.
     Text,
-    /// Elements in brackets.
-    List,
+    /// Elements in brackets; whether they are documents.
+    List(bool),
     /// Fields by name.
     Struct(Vec<(String, Column<'a>)>),
-    /// The display form in quotes.
-    Display(Box<ArrayFormatter<'a>>),
-    /// Hex.
-    Bytes,
+    /// A JSON document, as it is.
+    Document,
+    /// PostgreSQL's text in quotes.
+    Quoted(Box<TextWriter<'a>>),
     Null,
 }
 
-/// ISO dates and times, an error instead of text for what cannot be printed.
-pub(crate) fn display_options() -> FormatOptions<'static> {
-    FormatOptions::new()
-        .with_display_error(false)
-        .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"))
-        .with_timestamp_tz_format(Some("%Y-%m-%d %H:%M:%S%.f%:z"))
-        .with_duration_format(DurationFormat::Pretty)
+/// Whether a column, or its arrays, hold JSON documents.
+fn holds_documents(field: &Field) -> bool {
+    let is_document = |ty| matches!(ty, ColumnType::Json | ColumnType::Jsonb);
+    match ColumnType::from_field(field) {
+        Some(ColumnType::Array { element, .. }) => is_document(element.into()),
+        Some(ty) => is_document(ty),
+        None => false,
+    }
 }
 
 impl<'a> Column<'a> {
-    fn new(array: &'a dyn Array) -> Result<Self, ArrowError> {
+    fn new(array: &'a dyn Array, is_document: bool) -> Result<Self, ArrowError> {
         let form = match array.data_type() {
             DataType::Null => Form::Null,
             DataType::Boolean => Form::Bool,
             data_type if data_type.is_integer() => Form::Integer,
             DataType::Float32 | DataType::Float64 => Form::Float,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View if is_document => Form::Document,
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Form::Text,
-            DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Form::Bytes,
-            DataType::List(_) | DataType::LargeList(_) => Form::List,
+            DataType::List(_) | DataType::LargeList(_) => Form::List(is_document),
             DataType::Struct(fields) => {
                 let columns = array.as_struct().columns();
-                let named = fields
-                    .iter()
-                    .zip(columns)
-                    .map(|(field, column)| Ok((field.name().clone(), Column::new(column.as_ref())?)));
+                let named = fields.iter().zip(columns).map(|(field, column)| {
+                    Ok((
+                        field.name().clone(),
+                        Column::new(column.as_ref(), holds_documents(field))?,
+                    ))
+                });
                 Form::Struct(named.collect::<Result<_, ArrowError>>()?)
             }
-            _ => Form::Display(Box::new(ArrayFormatter::try_new(array, &OPTIONS)?)),
+            _ => {
+                let writer = TextWriter::new(array).map_err(|error| ArrowError::CastError(error.to_string()))?;
+                Form::Quoted(Box::new(writer))
+            }
         };
         Ok(Self { array, form })
     }
@@ -187,20 +170,13 @@ impl<'a> Column<'a> {
             Form::Integer => write_integer(integer(self.array, row), out),
             Form::Float => write_float(self.array, row, out),
             Form::Text => write_text(text(self.array, row), out),
-            Form::Bytes => {
-                out.push_str("\"\\\\x");
-                for byte in bytes(self.array, row) {
-                    // Writing to a String cannot fail.
-                    let _ = write!(out, "{byte:02x}");
-                }
-                out.push('"');
-            }
-            Form::List => {
+            Form::Document => out.push_str(text(self.array, row)),
+            Form::List(is_document) => {
                 let values = match self.array.data_type() {
                     DataType::LargeList(_) => self.array.as_list::<i64>().value(row),
                     _ => self.array.as_list::<i32>().value(row),
                 };
-                let elements = Column::new(values.as_ref())?;
+                let elements = Column::new(values.as_ref(), *is_document)?;
                 out.push('[');
                 for index in 0..values.len() {
                     if index > 0 {
@@ -222,13 +198,11 @@ impl<'a> Column<'a> {
                 }
                 out.push('}');
             }
-            Form::Display(formatter) => write_text(&formatter.value(row).try_to_string()?, out),
+            Form::Quoted(writer) => write_text(&writer.value(row).unwrap_or_default(), out),
         }
         Ok(())
     }
 }
-
-static OPTIONS: std::sync::LazyLock<FormatOptions<'static>> = std::sync::LazyLock::new(display_options);
 
 fn integer(array: &dyn Array, row: usize) -> i128 {
     match array.data_type() {
@@ -283,14 +257,6 @@ fn text(array: &dyn Array, row: usize) -> &str {
         DataType::Utf8 => array.as_string::<i32>().value(row),
         DataType::LargeUtf8 => array.as_string::<i64>().value(row),
         _ => array.as_string_view().value(row),
-    }
-}
-
-fn bytes(array: &dyn Array, row: usize) -> &[u8] {
-    match array.data_type() {
-        DataType::Binary => array.as_binary::<i32>().value(row),
-        DataType::LargeBinary => array.as_binary::<i64>().value(row),
-        _ => array.as_binary_view().value(row),
     }
 }
 
@@ -397,15 +363,15 @@ mod tests {
                     true,
                     "1970-01-01",
                     "1970-01-01 00:00:00",
-                    "1970-01-01 00:00:00+00:00"
+                    "1970-01-01 00:00:00+00"
                 ],
                 [
                     "Grüße",
                     "\\x",
                     false,
                     "2024-01-01",
-                    "1970-01-01 00:00:01.500",
-                    "1970-01-01 00:00:00.000001+00:00"
+                    "1970-01-01 00:00:01.5",
+                    "1970-01-01 00:00:00.000001+00"
                 ]
             ])
         );
