@@ -118,15 +118,14 @@ impl Session {
 
     /// Which end takes `sql`, and what it does to the session.
     fn route(&mut self, sql: &str) -> End {
-        let word = sql
-            .split(|c: char| !c.is_ascii_alphabetic())
-            .find(|word| !word.is_empty())
-            .unwrap_or_default();
-        let word = word.to_ascii_lowercase();
+        let words = sql.split(|c: char| !c.is_ascii_alphabetic());
+        let mut words = words.filter(|word| !word.is_empty()).map(str::to_ascii_lowercase);
+        let word = words.next().unwrap_or_default();
+        let goes_back_only = word == "rollback" && words.any(|word| word == "to");
         let was_in_transaction = self.in_transaction;
         match word.as_str() {
             "begin" | "start" => self.in_transaction = true,
-            "commit" | "rollback" | "end" | "abort" => self.in_transaction = false,
+            "commit" | "rollback" | "end" | "abort" if !goes_back_only => self.in_transaction = false,
             _ => {}
         }
         match word.as_str() {
