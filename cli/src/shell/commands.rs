@@ -56,7 +56,7 @@ fn tables(database: Option<&str>) -> String {
 /// The columns of one of them, for what has no document.
 fn columns(name: &str, database: Option<&str>) -> String {
     format!(
-        "SELECT column_name AS \"column\", data_type AS type, is_nullable AS nullable, column_default AS \"default\" \
+        "SELECT column_name AS \"column\", column_type AS type, is_nullable AS nullable, column_default AS \"default\" \
          FROM information_schema.columns WHERE {} AND table_name = {} ORDER BY ordinal_position",
         in_database(database),
         quoted(&folded(name))

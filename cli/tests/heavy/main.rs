@@ -11,6 +11,7 @@ mod crash;
 mod curl;
 mod freshness;
 mod harness;
+mod isolation;
 mod leaders;
 mod links;
 mod pause;

@@ -106,6 +106,19 @@ impl Door {
             .await
     }
 
+    /// The same door in a kept session of its own; `None` while the node gives none.
+    pub(crate) async fn session(&self) -> Option<Self> {
+        let mut request = self.client.post(format!("{}/sql", self.url)).body("SELECT 1");
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let response = request.header("candor-session", "new").send().await.ok()?;
+        let id = response.headers().get("candor-session")?.to_str().ok()?.to_owned();
+        let mut door = self.clone();
+        door.headers.push(("candor-session".to_owned(), id));
+        Some(door)
+    }
+
     /// `GET path`.
     pub(crate) async fn get(&self, path: &str) -> reqwest::Result<Answer> {
         self.read(self.client.get(format!("{}{path}", self.url))).await
