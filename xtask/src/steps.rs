@@ -47,18 +47,8 @@ pub(crate) fn slt(workspace: &Workspace) -> Result<()> {
 /// Runs `candor-conformance`, which starts the program that is built beside it.
 pub(crate) fn conformance(workspace: &Workspace, args: &[String]) -> Result<()> {
     run(cargo(workspace).args(["build", "--workspace", "--bins", "--locked"]))?;
-    // With the workspace's features: run by its package alone, the program would be built a second time.
-    run(cargo(workspace)
-        .args([
-            "run",
-            "--workspace",
-            "--quiet",
-            "--locked",
-            "--bin",
-            "candor-conformance",
-            "--",
-        ])
-        .args(args))
+    let beside = std::env::current_exe()?.with_file_name("candor-conformance");
+    run(Command::new(beside).current_dir(&workspace.root).args(args))
 }
 
 pub(crate) fn conformance_sample(workspace: &Workspace) -> Result<()> {
