@@ -109,9 +109,9 @@ pub enum Body {
     Rollback,
     /// SAVEPOINT name.
     Savepoint(String),
-    /// ROLLBACK TO [SAVEPOINT] name.
+    /// ROLLBACK TO SAVEPOINT name.
     RollbackTo(String),
-    /// RELEASE [SAVEPOINT] name.
+    /// RELEASE SAVEPOINT name.
     Release(String),
     /// SET TRANSACTION …, of the open one.
     SetTransaction {
