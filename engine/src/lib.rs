@@ -33,6 +33,7 @@ mod spans;
 mod sum;
 mod tables;
 mod text;
+mod tree;
 mod types;
 mod unnest;
 mod using;

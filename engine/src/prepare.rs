@@ -10,6 +10,7 @@ use crate::context::Param;
 use crate::error::EngineError;
 use crate::names::{name_apart_from_wildcard, name_columns, name_columns_inside, order_by_names};
 use crate::pg::rewrite;
+use crate::tree::call;
 use crate::using::write_out_using;
 use crate::{rows, similar, tables, windows};
 
@@ -152,7 +153,7 @@ impl VisitorMut for Preparation<'_> {
             ast::Expr::Array(array) if array.elem.iter().any(tables::expr_speaks_of_columns) => {
                 let elements = std::mem::take(&mut array.elem).into_iter();
                 let elements = elements.map(|element| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(element)));
-                *expr = tables::call("make_array", elements.collect());
+                *expr = call("make_array", elements.collect());
             }
             ast::Expr::Function(function) if function.name.0.len() > 1 => lower_case(&mut function.name),
             ast::Expr::Function(function) => {
@@ -207,7 +208,7 @@ fn group_all(select: &mut ast::Select) {
     if let Some(having) = select.having.take_if(|_| ungrouped) {
         let zero = ast::Expr::value(ast::Value::Number("0".to_owned(), false));
         let any_number = ast::Expr::BinaryOp {
-            left: Box::new(tables::call(
+            left: Box::new(call(
                 "count",
                 vec![ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)],
             )),

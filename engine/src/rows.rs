@@ -6,6 +6,7 @@ use sqlparser::ast::{self, BinaryOperator, Expr};
 
 use crate::error::EngineError;
 use crate::prepare::quoted;
+use crate::tree;
 
 /// The name under which the rows of a subquery are compared.
 const ROWS: &str = "__rows";
@@ -213,7 +214,7 @@ fn select(item: ast::SelectItem, query: &ast::Query, width: usize, condition: Op
         }),
         sample: None,
     };
-    crate::tables::query_of(vec![item], Some(rows), condition)
+    tree::query(vec![item], vec![tree::alone(rows)], condition)
 }
 
 fn denied_if(negated: bool, expr: Expr) -> Expr {

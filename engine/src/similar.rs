@@ -49,7 +49,7 @@ pub(crate) fn as_regex(expr: &mut Expr) {
     *expr = Expr::Nested(Box::new(Expr::BinaryOp {
         left: Box::new(Expr::Nested(value.clone())),
         op,
-        right: Box::new(crate::tables::call(NAME, args.into_iter().map(unnamed).collect())),
+        right: Box::new(crate::tree::call(NAME, args.into_iter().map(unnamed).collect())),
     }));
 }
 

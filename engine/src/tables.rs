@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use sqlparser::ast::{self, Expr, Visit as _, Visitor};
 
 use crate::prepare::{folded, folded_parts, quoted};
+use crate::tree::{call, query};
 
 /// Functions of DataFusion that give a list as a value and rows as a table.
 const SERIES: [&str; 2] = ["generate_series", "range"];
@@ -117,23 +118,6 @@ pub(crate) fn expr_speaks_of_columns(expr: &Expr) -> bool {
     expr.visit(&mut Finder).is_break()
 }
 
-pub(crate) fn call(name: &str, args: Vec<ast::FunctionArg>) -> Expr {
-    Expr::Function(ast::Function {
-        name: ast::ObjectName::from(vec![ast::Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: ast::FunctionArguments::None,
-        args: ast::FunctionArguments::List(ast::FunctionArgumentList {
-            duplicate_treatment: None,
-            args,
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
-
 fn unnest(array: Expr) -> Expr {
     call(
         "unnest",
@@ -149,58 +133,8 @@ fn rows_of(rows: Expr, alias: Option<ast::TableAlias>) -> ast::TableFactor {
     };
     ast::TableFactor::Derived {
         lateral: true,
-        subquery: Box::new(query_of(vec![item], None, None)),
+        subquery: Box::new(query(vec![item], Vec::new(), None)),
         alias,
         sample: None,
-    }
-}
-
-/// `SELECT items [FROM table] [WHERE condition]`
-pub(crate) fn query_of(
-    projection: Vec<ast::SelectItem>,
-    table: Option<ast::TableFactor>,
-    condition: Option<Expr>,
-) -> ast::Query {
-    let from = table.map(|relation| ast::TableWithJoins {
-        relation,
-        joins: Vec::new(),
-    });
-    let select = ast::Select {
-        select_token: ast::helpers::attached_token::AttachedToken::empty(),
-        optimizer_hints: Vec::new(),
-        distinct: None,
-        select_modifiers: None,
-        top: None,
-        top_before_distinct: false,
-        projection,
-        exclude: None,
-        into: None,
-        from: from.into_iter().collect(),
-        lateral_views: Vec::new(),
-        prewhere: None,
-        selection: condition,
-        connect_by: Vec::new(),
-        group_by: ast::GroupByExpr::Expressions(Vec::new(), Vec::new()),
-        cluster_by: Vec::new(),
-        distribute_by: Vec::new(),
-        sort_by: Vec::new(),
-        having: None,
-        named_window: Vec::new(),
-        qualify: None,
-        window_before_qualify: false,
-        value_table_mode: None,
-        flavor: ast::SelectFlavor::Standard,
-    };
-    ast::Query {
-        with: None,
-        body: Box::new(ast::SetExpr::Select(Box::new(select))),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: Vec::new(),
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: Vec::new(),
     }
 }

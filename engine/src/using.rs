@@ -13,7 +13,7 @@ use crate::catalog::Names;
 use crate::error::EngineError;
 use crate::names::{item_name, shown_name};
 use crate::prepare::{folded, folded_parts, quoted};
-use crate::tables::call;
+use crate::tree::call;
 
 /// Writes all such joins of a statement out.
 pub(crate) fn write_out_using(statement: &mut ast::Statement, names: &Names) -> Result<(), EngineError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use candor_cluster::{Bulk, Committed};
-use candor_engine::{Copied, CopyInput, RowSink};
+use candor_engine::{Copied, CopyInput, Evaluated, RowSink};
 use candor_parser::Copy;
 use candor_proto::{LogIndex, RangeName};
 use candor_storage::{Outcome, TableChange, Transaction};
@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 use crate::failure::Stop;
 use crate::relations::Relations;
 use crate::rows::Output;
-use crate::statement::{Effect, Evaluate, Run};
-use crate::write::{refused, retries, returning};
+use crate::statement::{Evaluate, Run};
+use crate::write::retries;
 
 /// Batches of rows between the reader of the file and the log.
 const BATCHES_WAITING_MAX: usize = 8;
@@ -54,12 +54,9 @@ impl Run<'_> {
                 .small(range, snapshot, copied, Evaluate::CopyFrom(copy, path))
                 .await;
         }
-        let committed = self.finish(bulk, snapshot, &copied).await?;
-        if let Outcome::Refused(refusal) = &committed.outcome {
-            return Err(refused(refusal));
-        }
-        let receipt = self.shared.write_receipt(range, committed.position);
-        Ok(returning(copied.evaluated, receipt))
+        let mut evaluated = copied.evaluated;
+        let committed = self.finish(bulk, snapshot, &mut evaluated).await?;
+        self.answer(range, &committed, evaluated)
     }
 
     /// A file whose rows all fit one proposal. It is read again when another write came between.
@@ -80,33 +77,27 @@ impl Run<'_> {
         let committed = self.propose(range, transaction).await?;
         match &committed.outcome {
             Outcome::Refused(refusal) if retries(refusal, None) => {
-                return self.write(range, &Relations::default(), again).await;
+                self.write(range, &Relations::default(), again).await
             }
-            Outcome::Refused(refusal) => return Err(refused(refusal)),
-            _ => {}
+            _ => self.answer(range, &committed, evaluated),
         }
-        let receipt = self.shared.write_receipt(range, committed.position);
-        Ok(returning(evaluated, receipt))
     }
 
-    async fn finish(&mut self, mut bulk: Bulk, snapshot: LogIndex, copied: &Copied) -> Result<Committed, Stop> {
-        for change in &copied.evaluated.changes {
-            bulk.push(change.clone()).await?;
+    async fn finish(
+        &mut self,
+        mut bulk: Bulk,
+        snapshot: LogIndex,
+        evaluated: &mut Evaluated,
+    ) -> Result<Committed, Stop> {
+        for change in std::mem::take(&mut evaluated.changes) {
+            bulk.push(change).await?;
         }
         let transaction = Transaction {
             snapshot,
-            schema: copied.evaluated.schema.clone(),
+            schema: std::mem::take(&mut evaluated.schema),
             ..Transaction::default()
         };
-        let before = self.effect;
-        self.effect = Effect::Undecided;
-        let committed = bulk.commit(transaction).await;
-        self.effect = match &committed {
-            Ok(committed) if matches!(committed.outcome, Outcome::Refused(_)) => before,
-            Ok(_) => Effect::Committed,
-            Err(_) => before,
-        };
-        committed.map_err(Stop::from)
+        self.committing(bulk.commit(transaction)).await
     }
 }
 

@@ -1,9 +1,10 @@
 //! Writes: evaluated at the newest state of a range that this node leads, proposed, and run again when they lost.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use candor_cluster::Committed;
+use candor_cluster::{Committed, ProposeError};
 use candor_engine::Evaluated;
 use candor_proto::{ErrorBody, ErrorCode, Position, RangeName, Receipt, limits};
 use candor_storage::{ApplyRefusal, Outcome, Transaction};
@@ -73,16 +74,27 @@ impl Run<'_> {
             mutation: None,
         };
         let committed = self.propose(range, transaction).await?;
-        match committed.outcome {
-            Outcome::Refused(refusal) if retries(&refusal, evaluated.upsert.as_deref()) => {
-                Ok(Tried::Lost { refusal, took })
-            }
-            Outcome::Refused(refusal) => Err(refused(&refusal)),
-            _ => {
-                let receipt = self.shared.write_receipt(range, committed.position);
-                Ok(Tried::Done(returning(evaluated, receipt)))
-            }
+        match &committed.outcome {
+            Outcome::Refused(refusal) if retries(refusal, evaluated.upsert.as_deref()) => Ok(Tried::Lost {
+                refusal: refusal.clone(),
+                took,
+            }),
+            _ => self.answer(range, &committed, evaluated).map(Tried::Done),
         }
+    }
+
+    /// The answer of a write whose end is known.
+    pub(crate) fn answer(
+        &self,
+        range: &RangeName,
+        committed: &Committed,
+        evaluated: Evaluated,
+    ) -> Result<Output, Stop> {
+        if let Outcome::Refused(refusal) = &committed.outcome {
+            return Err(refused(refusal));
+        }
+        let receipt = self.shared.write_receipt(range, committed.position);
+        Ok(returning(evaluated, receipt))
     }
 
     async fn write_in_transaction(
@@ -118,9 +130,18 @@ impl Run<'_> {
 
     /// Proposes a transaction, and keeps in mind how far that got.
     pub(crate) async fn propose(&mut self, range: &RangeName, transaction: Transaction) -> Result<Committed, Stop> {
+        let shared = Arc::clone(self.shared);
+        self.committing(shared.cluster.propose(range, transaction)).await
+    }
+
+    /// Waits for a proposal's end, and keeps in mind how far it got.
+    pub(crate) async fn committing(
+        &mut self,
+        proposal: impl Future<Output = Result<Committed, ProposeError>>,
+    ) -> Result<Committed, Stop> {
         let before = self.effect;
         self.effect = Effect::Undecided;
-        let committed = self.shared.cluster.propose(range, transaction).await;
+        let committed = proposal.await;
         self.effect = match &committed {
             Ok(Committed {
                 outcome: Outcome::Refused(_),
@@ -173,7 +194,7 @@ pub(crate) fn refused(refusal: &ApplyRefusal) -> Stop {
     ErrorBody::new(refusal.code(), refusal.to_string()).into()
 }
 
-pub(crate) fn returning(evaluated: Evaluated, receipt: Receipt) -> Output {
+fn returning(evaluated: Evaluated, receipt: Receipt) -> Output {
     let rows = evaluated.returning.map(|(schema, batches)| Rows::of(schema, batches));
     Output {
         rows,

@@ -3,6 +3,7 @@
 use sqlparser::ast::{self, BinaryOperator};
 
 use crate::prepare::folded_parts;
+use crate::tree::call;
 use crate::value::array::{self, Item};
 use crate::value::interval;
 
@@ -228,23 +229,6 @@ fn list_function(name: &str) -> Option<&'static str> {
 
 fn ident(name: &str) -> ast::ObjectName {
     ast::ObjectName(vec![ast::ObjectNamePart::Identifier(ast::Ident::new(name))])
-}
-
-fn call(name: &str, args: Vec<ast::FunctionArg>) -> ast::Expr {
-    ast::Expr::Function(ast::Function {
-        name: ident(name),
-        uses_odbc_syntax: false,
-        parameters: ast::FunctionArguments::None,
-        args: ast::FunctionArguments::List(ast::FunctionArgumentList {
-            duplicate_treatment: None,
-            args,
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }
 
 fn arg(expr: ast::Expr) -> ast::FunctionArg {

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use arrow::datatypes::IntervalMonthDayNano;
 
+use super::moment::write_time;
+
 pub(crate) const NANOS_PER_SECOND: i64 = 1_000_000_000;
 pub(crate) const NANOS_PER_DAY: i64 = 86_400 * NANOS_PER_SECOND;
 
@@ -41,20 +43,10 @@ pub(crate) fn write(value: IntervalMonthDayNano, out: &mut String) {
     }
 }
 
+/// Hours are not bounded by a day; what is finer than a microsecond is left out.
 fn write_clock(nanos: u64, out: &mut String) {
-    let (seconds, micros) = (nanos / NANOS_PER_SECOND as u64, nanos % NANOS_PER_SECOND as u64 / 1000);
-    let _ = write!(
-        out,
-        "{:02}:{:02}:{:02}",
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60
-    );
-    if micros > 0 {
-        let digits = format!("{micros:06}");
-        out.push('.');
-        out.push_str(digits.trim_end_matches('0'));
-    }
+    // Whole microseconds below 2^63 nanoseconds fit.
+    write_time((nanos / 1000 * 1000) as i64, out);
 }
 
 /// Reads what PostgreSQL reads: `1 year 2 months`, `3 days 04:05:06`, `1-2`, `P1Y2M3DT4H5M6S`, `1 day ago`, `@ 1 minute`.

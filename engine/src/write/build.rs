@@ -1,9 +1,10 @@
 //! Syntax trees made by hand: the queries that writes are planned as.
 
-use sqlparser::ast::{self, helpers::attached_token::AttachedToken};
+use sqlparser::ast;
 
 use crate::catalog::PASSING_SCHEMA;
 use crate::prepare::quoted;
+use crate::tree::query;
 
 /// `qualifier.column`, never folded.
 pub(super) fn column(qualifier: &ast::Ident, name: &str) -> ast::Expr {
@@ -49,44 +50,7 @@ pub(super) fn select(
     from: Vec<ast::TableWithJoins>,
     selection: Option<ast::Expr>,
 ) -> ast::Statement {
-    let select = ast::Select {
-        select_token: AttachedToken::empty(),
-        optimizer_hints: Vec::new(),
-        distinct: None,
-        select_modifiers: None,
-        top: None,
-        top_before_distinct: false,
-        projection,
-        exclude: None,
-        into: None,
-        from,
-        lateral_views: Vec::new(),
-        prewhere: None,
-        selection,
-        connect_by: Vec::new(),
-        group_by: ast::GroupByExpr::Expressions(Vec::new(), Vec::new()),
-        cluster_by: Vec::new(),
-        distribute_by: Vec::new(),
-        sort_by: Vec::new(),
-        having: None,
-        named_window: Vec::new(),
-        qualify: None,
-        window_before_qualify: false,
-        value_table_mode: None,
-        flavor: ast::SelectFlavor::Standard,
-    };
-    ast::Statement::Query(Box::new(ast::Query {
-        with: None,
-        body: Box::new(ast::SetExpr::Select(Box::new(select))),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: Vec::new(),
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: Vec::new(),
-    }))
+    ast::Statement::Query(Box::new(query(projection, from, selection)))
 }
 
 /// `SELECT projection FROM name`.

@@ -25,6 +25,7 @@ use crate::existing::identity_schema;
 use crate::keys::Key;
 use crate::pending::concat;
 use crate::prepare::{folded_parts, quoted};
+use crate::tree;
 
 /// The column that says whether a row of the source is there.
 const HERE: &str = "\0here";
@@ -146,13 +147,8 @@ fn pairs_query(target: &Target, merge: &ast::Merge) -> Result<ast::Statement, En
         ast::WildcardAdditionalOptions::default(),
     );
     let here = build::named(ast::Expr::Value(ast::Value::Boolean(true).into()), HERE);
-    let plain = ast::TableWithJoins {
-        relation: merge.source.clone(),
-        joins: Vec::new(),
-    };
-    let ast::Statement::Query(subquery) = build::select(vec![everything.clone(), here], vec![plain], None) else {
-        return Err(EngineError::internal("a query is a query"));
-    };
+    let plain = tree::alone(merge.source.clone());
+    let subquery = Box::new(tree::query(vec![everything.clone(), here], vec![plain], None));
     let source = ast::TableFactor::Derived {
         lateral: false,
         subquery,

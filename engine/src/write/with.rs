@@ -17,6 +17,7 @@ use crate::env::Env;
 use crate::error::EngineError;
 use crate::keys::Key;
 use crate::prepare::{folded, quoted};
+use crate::tree;
 
 /// A query that is a write, or has writes in its WITH.
 pub(super) async fn evaluate(env: &Env, query: &ast::Query) -> Result<Evaluated, EngineError> {
@@ -93,9 +94,8 @@ async fn written(env: &Env, with: &ast::With, parts: &mut Vec<Evaluated>) -> Res
             env = env.with_passing(vec![(name.as_str(), table)]);
             let everything = ast::SelectItem::Wildcard(ast::WildcardAdditionalOptions::default());
             let from = build::passing(&name, quoted(&name));
-            if let ast::Statement::Query(query) = build::select(vec![everything], vec![from], None) {
-                seen.cte_tables.push(ast::Cte { query, ..cte.clone() });
-            }
+            let query = Box::new(tree::query(vec![everything], vec![from], None));
+            seen.cte_tables.push(ast::Cte { query, ..cte.clone() });
             env = env.with_queries(seen.clone());
         }
         parts.push(part);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::reader::Flavour;
+use crate::files::{below, files};
 
 /// One set of suites.
 #[derive(Clone, Copy, Debug)]
@@ -322,28 +323,12 @@ impl Origin {
         if matches!(self.format, Format::Tpch) {
             return Ok(vec!["queries".to_owned()]);
         }
-        let mut found = Vec::new();
-        let mut folders = vec![folder.to_owned()];
-        while let Some(next) = folders.pop() {
-            let entries = std::fs::read_dir(&next).with_context(|| format!("cannot list {}", next.display()))?;
-            for entry in entries {
-                let path = entry?.path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if self.is_script(&path) {
-                    found.push(path);
-                }
-            }
-        }
+        let mut found = files(folder, |path| self.is_script(path))?;
         if self.parts == Parts::Included && matches!(self.format, Format::Slt(_)) {
             let parts = included_by(&found)?;
             found.retain(|path| !path.canonicalize().is_ok_and(|path| parts.contains(&path)));
         }
-        let mut paths: Vec<String> = found
-            .iter()
-            .map(|path| path.strip_prefix(folder).unwrap_or(path))
-            .map(|path| path.to_string_lossy().replace('\\', "/"))
-            .collect();
+        let mut paths: Vec<String> = found.iter().map(|path| below(folder, path)).collect();
         paths.sort();
         Ok(paths)
     }

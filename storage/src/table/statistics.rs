@@ -17,8 +17,6 @@ pub struct ColumnSummary {
     pub distinct: Option<u64>,
     /// The smallest and the largest value that a segment holds, ended rows included, and how many are NULL.
     pub bounds: Option<ColumnBounds>,
-    /// Bytes of the values as Arrow arrays.
-    pub bytes: u64,
 }
 
 /// What is known of the columns of a table, by ordinal.
@@ -76,7 +74,6 @@ fn of_column(layers: &Layers, column: &LayoutColumn) -> Option<ColumnSummary> {
     }
     Some(ColumnSummary {
         distinct: sketch.filter(|_| counted).map(|sketch| sketch.estimate()),
-        bytes: statistics.as_ref().map_or(0, |all| all.bytes),
         bounds: statistics.filter(|_| known).and_then(|all| all.bounds(&column.ty)),
     })
 }

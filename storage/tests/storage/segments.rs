@@ -24,23 +24,9 @@ use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use proptest::prelude::*;
 
+use crate::support::Random;
+
 const DIR: &str = "/data/segments";
-
-/// A generator of numbers that need not be good.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
 
 /// How the values of the random columns are spread.
 #[derive(Clone, Copy, Debug)]

@@ -39,19 +39,6 @@ struct Script {
     expected: BTreeMap<u64, (ContentHash, LogIndex)>,
 }
 
-/// The generator `SplitMix64`, so that a seed names a run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
-
 impl Script {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
