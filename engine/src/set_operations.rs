@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, NullEquality, Result};
 use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::expr::WindowFunction;
@@ -24,7 +24,20 @@ pub(crate) struct CountedSets;
 
 impl AnalyzerRule for CountedSets {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        Ok(plan.transform_up_with_subqueries(count_copies)?.data)
+        let mut counts = false;
+        plan.apply_with_subqueries(|node| {
+            counts |= matches!(node, LogicalPlan::Join(join) if is_counted(join));
+            Ok(if counts {
+                TreeNodeRecursion::Stop
+            } else {
+                TreeNodeRecursion::Continue
+            })
+        })?;
+        if counts {
+            Ok(plan.transform_up_with_subqueries(count_copies)?.data)
+        } else {
+            Ok(plan)
+        }
     }
 
     fn name(&self) -> &'static str {
