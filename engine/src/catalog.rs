@@ -110,6 +110,10 @@ impl Names {
         }
     }
 
+    pub(crate) fn template(&self) -> &Arc<SessionState> {
+        &self.template
+    }
+
     pub(crate) fn definitions(&self) -> &Arc<Catalog> {
         &self.catalog
     }
@@ -130,8 +134,11 @@ impl Names {
     /// The collection as a table: its rows at the statement's version, seen through the open transaction.
     pub(crate) fn table(&self, def: &Arc<CollectionDef>) -> CollectionTable {
         let snapshot = self.snapshot.as_ref();
-        let base = snapshot.and_then(|snapshot| snapshot.table_in(&self.catalog, def.id));
         let pending = self.pending.as_ref().and_then(|pending| pending.table(def.id)).cloned();
+        let stands = pending.as_ref().is_none_or(|pending| !pending.is_rewritten());
+        let base = snapshot
+            .filter(|_| stands)
+            .and_then(|snapshot| snapshot.table_in(&self.catalog, def.id));
         let schema = self.catalog.schema_of(def.id).map_or_else(|| def.schema(), Arc::clone);
         let schema = enums::labelled_schema(schema, &self.catalog);
         CollectionTable::new(Arc::clone(def), schema, base, pending)

@@ -1,18 +1,22 @@
 //! Definitions: databases, collections, views, and taking them away.
 //!
 //! What a definition says is kept or refused, never taken and forgotten: PRIMARY KEY, UNIQUE, NOT NULL, DEFAULT and
-//! CHECK are enforced; every other constraint or option is refused by name.
+//! CHECK and foreign keys are enforced; every other constraint or option is refused by name.
 
+mod alter;
+mod changes;
 mod columns;
+mod constraints;
 mod types;
 
 use std::sync::Arc;
 
 use candor_parser::{Define, DefineCollection, DefineWhat, QualifiedName, Remove, RemoveKind};
 use candor_proto::limits::NAME_BYTES_MAX;
-use candor_storage::{CollectionDef, CollectionId, ColumnDef, ColumnType, SchemaChange, TableChange, ViewDef};
+use candor_storage::{CollectionDef, CollectionId, ColumnDef, ColumnType, KeyKind, SchemaChange, TableChange, ViewDef};
 use sqlparser::ast::{self, Spanned as _};
 
+use changes::Changes;
 use columns::{check_columns, closed_definition};
 pub(crate) use types::define_type;
 
@@ -24,6 +28,8 @@ use crate::pending::concat;
 use crate::prepare::folded_parts;
 use crate::types::from_answer;
 use crate::write::{Evaluated, RowCompleter};
+
+pub(crate) use alter::{alter_table, create_index};
 
 pub(crate) fn define(env: &Env, define: &Define) -> Result<Evaluated, EngineError> {
     match &define.what {
@@ -57,17 +63,26 @@ fn define_collection(env: &Env, define: &DefineCollection, if_not_exists: bool) 
     let taken = env.names.has_table(&database, &name);
     let mut schema = Vec::new();
     match env.names.definitions().collection(&database, &name) {
-        Some(old) if define.overwrite => schema.push(SchemaChange::RemoveCollection { id: old.id }),
+        Some(old) if define.overwrite => {
+            let mut changes = Changes::new(env);
+            changes.drop_references(old.id, &format!("the table `{name}`"), false, |child, _| {
+                child.id != old.id
+            })?;
+            schema.push(SchemaChange::RemoveCollection { id: old.id });
+        }
         _ if taken => return exists("collection", &name, if_not_exists),
         _ => {}
     }
     let mut def = if define.open {
         open_definition()
     } else {
-        closed_definition(env, &name, &define.table)?
+        closed_definition(env, &database, &name, &define.table)?
     };
     def.id = env.names.definitions().next_collection_id();
     def.database = database;
+    if define.open {
+        def.key_name = format!("{name}_pkey");
+    }
     def.name = name;
     schema.push(SchemaChange::DefineCollection(def));
     Ok(Evaluated::schema(schema))
@@ -94,10 +109,7 @@ pub(crate) async fn create_table(env: &Env, create: &ast::CreateTable) -> Result
     if env.names.has_table(&database, &name) {
         return exists("table", &name, create.if_not_exists);
     }
-    let mut def = closed_definition(env, &name, create)?;
-    def.id = env.names.definitions().next_collection_id();
-    def.database = database;
-    def.name = name;
+    let def = closed_definition(env, &database, &name, create)?;
     match &create.query {
         None if def.columns.is_empty() => Err(EngineError::plan("a table has at least one column")),
         None => Ok(Evaluated::schema(vec![SchemaChange::DefineCollection(def)])),
@@ -251,72 +263,130 @@ fn check_view_columns(
 }
 
 pub(crate) fn remove(env: &Env, remove: &Remove) -> Result<Evaluated, EngineError> {
-    let mut schema = Vec::new();
+    let mut changes = Changes::new(env);
     for name in &remove.names {
-        let change = match remove.kind {
-            RemoveKind::Database => remove_database(env, &name.name, name),
-            RemoveKind::Collection => remove_collection(env, name)?,
-            RemoveKind::View => remove_view(env, name)?,
+        let removed = match remove.kind {
+            RemoveKind::Database => remove_database(&mut changes, name),
+            RemoveKind::Collection => remove_collection(env, &mut changes, name, remove),
+            RemoveKind::View => remove_view(env, &mut changes, name, remove.cascade),
+            RemoveKind::Index => remove_index(env, &mut changes, name, remove.cascade),
             RemoveKind::Namespace | RemoveKind::Replica => {
                 return Err(EngineError::internal("a removal of the node reached the engine"));
             }
         };
-        match change {
-            Found::Change(change) => schema.push(change),
-            Found::Missing(_) if remove.if_exists => {}
-            Found::Missing(error) => return Err(error),
+        match removed {
+            Err(error) if remove.if_exists && is_missing(&error) => {}
+            removed => removed?,
         }
     }
-    Ok(Evaluated::schema(schema))
+    Ok(Evaluated::schema(changes.schema))
 }
 
-enum Found {
-    Change(SchemaChange),
-    Missing(EngineError),
+/// Whether what was to go is not there.
+fn is_missing(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::UnknownTable { .. } | EngineError::NoDatabase { .. } | EngineError::UnknownName { .. }
+    )
 }
 
-fn remove_database(env: &Env, database: &str, name: &QualifiedName) -> Found {
-    if env.names.definitions().has_database(database) {
-        return Found::Change(SchemaChange::RemoveDatabase {
-            name: database.to_owned(),
+fn remove_database(changes: &mut Changes, name: &QualifiedName) -> Result<(), EngineError> {
+    if !changes.catalog.has_database(&name.name) {
+        return Err(EngineError::NoDatabase {
+            message: format!("there is no database `{}`", name.name),
+            span: Some(name.span),
         });
     }
-    Found::Missing(EngineError::NoDatabase {
-        message: format!("there is no database `{database}`"),
-        span: Some(name.span),
+    changes.push(SchemaChange::RemoveDatabase {
+        name: name.name.clone(),
     })
 }
 
-fn remove_collection(env: &Env, name: &QualifiedName) -> Result<Found, EngineError> {
-    let (database, table) = match split(env, name) {
-        Ok(found) => found,
-        Err(error @ EngineError::NoDatabase { .. }) => return Ok(Found::Missing(error)),
-        Err(error) => return Err(error),
+fn remove_collection(
+    env: &Env,
+    changes: &mut Changes,
+    name: &QualifiedName,
+    remove: &Remove,
+) -> Result<(), EngineError> {
+    let (database, table) = split(env, name)?;
+    let Some(def) = changes.catalog.collection(&database, &table).map(Arc::clone) else {
+        if changes.catalog.view(&database, &table).is_some() {
+            return Err(EngineError::plan(format!(
+                "`{table}` is a view: DROP VIEW or REMOVE VIEW takes it away"
+            )));
+        }
+        return Err(env.unknown_table(&database, &table, Some(name.span)));
     };
-    let definitions = env.names.definitions();
-    match definitions.collection(&database, &table) {
-        Some(def) => Ok(Found::Change(SchemaChange::RemoveCollection { id: def.id })),
-        None if definitions.view(&database, &table).is_some() => Err(EngineError::plan(format!(
-            "`{table}` is a view: DROP VIEW or REMOVE VIEW takes it away"
-        ))),
-        None => Ok(Found::Missing(env.unknown_table(&database, &table, Some(name.span)))),
-    }
+    let what = format!("the table `{table}`");
+    // What goes with the same statement is no reason to keep it.
+    let goes_too = |child: &CollectionDef| {
+        let names = remove.names.iter().filter_map(|name| split(env, name).ok());
+        names
+            .into_iter()
+            .any(|(database, name)| child.database == database && child.name == name)
+    };
+    changes.drop_references(def.id, &what, remove.cascade, |child, _| !goes_too(child))?;
+    changes.drop_references(def.id, &what, true, |child, _| child.id != def.id && goes_too(child))?;
+    changes.drop_views((&database, &table), &what, remove.cascade)?;
+    changes.push(SchemaChange::RemoveCollection { id: def.id })
 }
 
-fn remove_view(env: &Env, name: &QualifiedName) -> Result<Found, EngineError> {
-    let (database, table) = match split(env, name) {
-        Ok(found) => found,
-        Err(error @ EngineError::NoDatabase { .. }) => return Ok(Found::Missing(error)),
-        Err(error) => return Err(error),
-    };
-    let definitions = env.names.definitions();
-    match definitions.view(&database, &table) {
-        Some(_) => Ok(Found::Change(SchemaChange::RemoveView { database, name: table })),
-        None if definitions.collection(&database, &table).is_some() => Err(EngineError::plan(format!(
-            "`{table}` is a table: DROP TABLE or REMOVE COLLECTION takes it away"
-        ))),
-        None => Ok(Found::Missing(env.unknown_table(&database, &table, Some(name.span)))),
+fn remove_view(env: &Env, changes: &mut Changes, name: &QualifiedName, cascade: bool) -> Result<(), EngineError> {
+    let (database, table) = split(env, name)?;
+    if changes.catalog.view(&database, &table).is_none() {
+        if changes.catalog.collection(&database, &table).is_some() {
+            return Err(EngineError::plan(format!(
+                "`{table}` is a table: DROP TABLE or REMOVE COLLECTION takes it away"
+            )));
+        }
+        return Err(env.unknown_table(&database, &table, Some(name.span)));
     }
+    changes.push(SchemaChange::RemoveView {
+        database: database.clone(),
+        name: table.clone(),
+    })?;
+    changes.drop_views((&database, &table), &format!("the view `{table}`"), cascade)
+}
+
+fn remove_index(env: &Env, changes: &mut Changes, name: &QualifiedName, cascade: bool) -> Result<(), EngineError> {
+    let (database, index) = split(env, name)?;
+    let has = |def: &&Arc<CollectionDef>| def.keys.iter().any(|key| key.name == index);
+    let Some(def) = changes.catalog.collections(&database).find(has).map(Arc::clone) else {
+        return Err(EngineError::UnknownName {
+            what: "index",
+            name: index,
+            help: None,
+            span: Some(name.span),
+        });
+    };
+    let key = def
+        .keys
+        .iter()
+        .find(|key| key.name == index && key.kind == KeyKind::Unique);
+    if key.is_some() {
+        return Err(EngineError::Definition {
+            message: format!(
+                "the index `{index}` cannot go, because the constraint `{index}` of `{}` needs it",
+                def.name
+            ),
+            sqlstate: "2BP01",
+            help: Some(format!("ALTER TABLE {} DROP CONSTRAINT {index}", def.name)),
+        });
+    }
+    let mut after = CollectionDef::clone(&def);
+    after.keys.retain(|key| key.name != index);
+    changes.drop_references(def.id, &format!("the index `{index}`"), cascade, |_, ids| {
+        let ordinals = ids.iter().map(|id| after.ordinal_of(*id).map(|at| at as u32));
+        let ordinals: Option<Vec<u32>> = ordinals.collect();
+        ordinals.is_none_or(|ordinals| after.unique_on(&ordinals).is_none())
+    })?;
+    let newest = changes
+        .catalog
+        .collection_by_id(def.id)
+        .map(|def| CollectionDef::clone(def));
+    let mut after = newest.ok_or_else(|| EngineError::internal("a collection is gone"))?;
+    after.keys.retain(|key| key.name != index);
+    changes.alter(after, false)
 }
 
 fn exists(what: &'static str, name: &str, if_not_exists: bool) -> Result<Evaluated, EngineError> {

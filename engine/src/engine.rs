@@ -227,6 +227,32 @@ impl Engine {
             .await
     }
 
+    /// Evaluates `ALTER TABLE`; where the rows have to be written anew, they come back too.
+    ///
+    /// # Errors
+    /// What the operations refuse, rows that do not fit, things that depend on what goes.
+    pub async fn alter_table(&self, ctx: StatementContext, alter: &ast::AlterTable) -> Result<Evaluated, EngineError> {
+        let engine = Arc::clone(&self.0);
+        let alter = alter.clone();
+        self.run(async move { Box::pin(define::alter_table(&Env::new(&engine.template, ctx), &alter)).await })
+            .await
+    }
+
+    /// Evaluates `CREATE INDEX`.
+    ///
+    /// # Errors
+    /// A name that is taken, a column that is not there.
+    pub async fn create_index(
+        &self,
+        ctx: StatementContext,
+        index: &ast::CreateIndex,
+    ) -> Result<Evaluated, EngineError> {
+        let engine = Arc::clone(&self.0);
+        let index = index.clone();
+        self.run(async move { Box::pin(define::create_index(&Env::new(&engine.template, ctx), &index)).await })
+            .await
+    }
+
     /// Evaluates `REMOVE` and `DROP` of databases, collections and views.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use candor_proto::SourceSpan;
-use candor_storage::CollectionDef;
+use candor_storage::{CollectionDef, SchemaChange};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::{DFSchema, DataFusionError, TableReference};
 use datafusion::execution::SendableRecordBatchStream;
@@ -24,9 +24,11 @@ use crate::context::StatementContext;
 use crate::error::EngineError;
 use crate::names::column_names;
 use crate::open::read_as_null;
+use crate::pending::PendingWrites;
 use crate::prepare::{folded, folded_parts, prepared_query};
 use crate::shown::Shown;
 use crate::spans::closest;
+use crate::write::Evaluated;
 
 /// Below this many rows in all of its tables, a statement runs on one thread: dealing rows out costs more than it
 /// gains.
@@ -77,6 +79,25 @@ impl Env {
             self.ctx.clone(),
             Some(Arc::new(with)),
         )
+    }
+
+    /// The same as if definitions had changed already.
+    pub(crate) fn after(&self, schema: &[SchemaChange]) -> Result<Self, EngineError> {
+        let mut ctx = self.ctx.clone();
+        let mut pending = match (&ctx.pending, &ctx.snapshot) {
+            (Some(pending), _) => PendingWrites::clone(pending),
+            (None, Some(snapshot)) => PendingWrites::new(snapshot),
+            (None, None) => PendingWrites::default(),
+        };
+        pending.absorb(&Evaluated::schema(schema.to_vec()))?;
+        ctx.pending = Some(Arc::new(pending));
+        Ok(Self::new(self.names.template(), ctx))
+    }
+
+    /// Whether the open transaction has written to the collection.
+    pub(crate) fn writes_pending(&self, def: &CollectionDef) -> bool {
+        let pending = self.ctx.pending.as_ref();
+        pending.is_some_and(|pending| pending.table(def.id).is_some_and(|table| !table.is_empty()))
     }
 
     fn state(&self) -> &SessionState {

@@ -70,6 +70,16 @@ pub enum EngineError {
         /// Where it stands.
         span: Option<SourceSpan>,
     },
+    /// A definition that does not fit what is there.
+    #[error("{message}")]
+    Definition {
+        /// What does not fit.
+        message: String,
+        /// The finer SQLSTATE.
+        sqlstate: &'static str,
+        /// What to do.
+        help: Option<String>,
+    },
     /// A value that does not fit its column, or a cast that fails.
     #[error("{}{message}", Place(*row, column.as_deref()))]
     BadValue {
@@ -179,7 +189,7 @@ impl EngineError {
             Self::NoDatabase { .. } => ErrorCode::UnknownNamespace,
             Self::AlreadyExists { .. } => ErrorCode::AlreadyExists,
             Self::Unsupported { .. } => ErrorCode::Unsupported,
-            Self::Plan { .. } => ErrorCode::Syntax,
+            Self::Plan { .. } | Self::Definition { .. } => ErrorCode::Syntax,
             Self::BadValue { .. } | Self::Cardinality => ErrorCode::BadValue,
             Self::BadParameter { .. } => ErrorCode::BadParameter,
             Self::Overflow { .. } | Self::DivisionByZero => ErrorCode::Arithmetic,
@@ -216,6 +226,10 @@ impl EngineError {
         body.span = self.span();
         match self {
             Self::UnknownTable { help, .. } | Self::UnknownName { help, .. } | Self::Unsupported { help, .. } => {
+                body.help.clone_from(help);
+            }
+            Self::Definition { sqlstate, help, .. } => {
+                (*sqlstate).clone_into(&mut body.sqlstate);
                 body.help.clone_from(help);
             }
             Self::Constraint { sqlstate, row, .. } => {
@@ -263,6 +277,15 @@ impl EngineError {
         Self::Plan {
             message: message.into(),
             span: None,
+        }
+    }
+
+    /// A definition that does not fit what is there.
+    pub(crate) fn definition(message: impl Into<String>, sqlstate: &'static str) -> Self {
+        Self::Definition {
+            message: message.into(),
+            sqlstate,
+            help: None,
         }
     }
 

@@ -1,18 +1,21 @@
 //! Rows that a collection has already, found by its primary key or by one of its unique keys: in the store, or among
 //! those that the open transaction has begun.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow::array::{ArrayRef, AsArray as _, RecordBatch, UInt64Array};
 use arrow::compute::{concat_batches, take_record_batch};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use candor_storage::{CollectionDef, ROW_ID_COLUMN, RowId, TableSnapshot};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
+use candor_storage::{CollectionDef, PartRead, ROW_ID_COLUMN, RowId, Snapshot, TableSnapshot};
 
 use crate::context::StatementContext;
 use crate::error::EngineError;
-use crate::keys::{KeyCoder, columns_on, encode_complete, key_schema, named_columns};
+use crate::keys::{Key, KeyCoder, columns_on, encode_complete, key_schema, named_columns};
 use crate::pending::{PendingPlace, PendingTable, by_definition};
+
+/// Rows are looked at this many at a time where no index has the key.
+const SCANNED_ROWS: usize = 8192;
 
 /// Where a row stands that a statement sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,10 +35,17 @@ pub(crate) struct Existing {
 
 impl Existing {
     pub(crate) fn of(ctx: &StatementContext, def: &Arc<CollectionDef>) -> Self {
+        let pending = ctx.pending.as_ref().and_then(|pending| pending.table(def.id)).cloned();
+        let stands = pending.as_ref().is_none_or(|pending| !pending.is_rewritten());
+        // Through the definitions of the open transaction, which may have altered this one.
+        let table = |snapshot: &Snapshot| match &ctx.pending {
+            Some(pending) => snapshot.table_in(pending.catalog(), def.id),
+            None => snapshot.table(def.id),
+        };
         Self {
             def: Arc::clone(def),
-            base: ctx.snapshot.as_ref().and_then(|snapshot| snapshot.table(def.id)),
-            pending: ctx.pending.as_ref().and_then(|pending| pending.table(def.id)).cloned(),
+            base: ctx.snapshot.as_ref().filter(|_| stands).and_then(table),
+            pending,
         }
     }
 
@@ -44,10 +54,10 @@ impl Existing {
     pub(crate) fn find(&self, key: &[u32], rows: &RecordBatch) -> Result<Vec<Option<Place>>, EngineError> {
         let keys = columns_on(&self.def, key, rows)?;
         let stored = match &self.base {
-            Some(base) => {
-                let ids: Vec<u32> = key.iter().map(|at| self.def.columns[*at as usize].id).collect();
-                base.find_by(&ids, &keys)?
-            }
+            Some(base) => match base.find_by(&self.def.column_ids(key), &keys)? {
+                Some(found) => Some(found),
+                None => Some(self.scan_for(base, key, &keys)?),
+            },
             None => None,
         };
         let mut found: Vec<Option<Place>> = match stored {
@@ -66,6 +76,39 @@ impl Existing {
             }
         }
         Ok(found)
+    }
+
+    /// What [`TableSnapshot::find_by`] would find, where the key is newer than the version or comes with the open
+    /// transaction.
+    fn scan_for(
+        &self,
+        base: &TableSnapshot,
+        key: &[u32],
+        keys: &RecordBatch,
+    ) -> Result<Vec<Option<RowId>>, EngineError> {
+        let request = PartRead {
+            projection: key.iter().map(|ordinal| *ordinal as usize).collect(),
+            with_row_id: true,
+            batch_rows: SCANNED_ROWS,
+            filter: None,
+        };
+        let mut rows: HashMap<Key, RowId> = HashMap::new();
+        let wanted = encode_complete(keys)?;
+        let wanted_keys: HashSet<&Key> = wanted.iter().flatten().collect();
+        for part in base.parts() {
+            for batch in part.read(&request)? {
+                let batch = batch?;
+                let ids = batch.column(key.len()).as_primitive::<UInt64Type>();
+                let stored = encode_complete(&columns_on(&self.def, key, &batch)?)?;
+                for (stored, id) in stored.into_iter().zip(ids.values()) {
+                    if let Some(stored) = stored.filter(|stored| wanted_keys.contains(stored)) {
+                        rows.insert(stored, RowId(*id));
+                    }
+                }
+            }
+        }
+        let row = |key: &Option<Key>| key.as_ref().and_then(|key| rows.get(key)).copied();
+        Ok(wanted.iter().map(row).collect())
     }
 
     /// Takes out the rows of the store that the open transaction has ended.

@@ -84,7 +84,8 @@ pub(crate) fn named_columns(def: &CollectionDef, batch: &RecordBatch) -> Result<
 /// The keys of a collection, as ordinals of their columns: the primary key, if there is one, then the unique keys.
 pub(crate) fn key_sets(def: &CollectionDef) -> impl Iterator<Item = &[u32]> {
     let primary = Some(def.key.as_slice()).filter(|key| !key.is_empty());
-    primary.into_iter().chain(def.unique.iter().map(Vec::as_slice))
+    let unique = def.keys.iter().filter(|key| key.is_unique());
+    primary.into_iter().chain(unique.map(|key| key.columns.as_slice()))
 }
 
 /// The columns of the key on `ordinals`, of a batch that holds them by name.
@@ -186,15 +187,20 @@ fn fixed(filter: &Expr) -> Option<(&str, Vec<&ScalarValue>)> {
     }
 }
 
-/// The keys that `filters`, all of which must hold, leave; `None` when they do not fix the whole primary key.
-pub(crate) fn fixed_by(def: &CollectionDef, filters: &[Expr]) -> Result<Option<RecordBatch>, EngineError> {
+/// The keys that `filters`, all of which must hold, leave; `None` when they do not fix all columns at `ordinals`.
+pub(crate) fn fixed_by(
+    def: &CollectionDef,
+    ordinals: &[u32],
+    filters: &[Expr],
+) -> Result<Option<RecordBatch>, EngineError> {
     let mut by_column: BTreeMap<&str, Vec<&ScalarValue>> = BTreeMap::new();
     for (column, values) in filters.iter().filter_map(fixed) {
         // Two filters on one column: either alone keeps every row that both keep.
         by_column.entry(column).or_insert(values);
     }
     let mut keys: Vec<Vec<ScalarValue>> = vec![Vec::new()];
-    for column in key_columns(def) {
+    let of_key = || ordinals.iter().map(|ordinal| &def.columns[*ordinal as usize]);
+    for column in of_key() {
         let Some(values) = by_column.get(column.name.as_str()) else {
             return Ok(None);
         };
@@ -216,11 +222,14 @@ pub(crate) fn fixed_by(def: &CollectionDef, filters: &[Expr]) -> Result<Option<R
             .collect();
     }
     distinct(&mut keys);
-    let columns = (0..def.key.len())
+    let fields: Vec<Field> = of_key()
+        .map(|column| Field::new(&column.name, column.ty.arrow(), false))
+        .collect();
+    let columns = (0..ordinals.len())
         .map(|at| ScalarValue::iter_to_array(keys.iter().map(|key| key[at].clone())))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| EngineError::internal(error.to_string()))?;
-    Ok(Some(RecordBatch::try_new(key_schema(def), columns)?))
+    Ok(Some(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?))
 }
 
 /// Looking a key up twice would give its row twice.

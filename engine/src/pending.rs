@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array};
-use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
+use arrow::compute::{concat_batches, filter_record_batch, take, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema};
 use candor_proto::LogIndex;
 use candor_storage::{
-    Catalog, CollectionDef, CollectionId, ROW_ID_COLUMN, SchemaChange, Snapshot, TableChange, Transaction,
+    Catalog, CollectionDef, CollectionId, ColumnDef, ROW_ID_COLUMN, SchemaChange, Snapshot, TableChange, Transaction,
 };
 
 use crate::error::EngineError;
@@ -78,12 +78,30 @@ impl PendingWrites {
             checked.push((def, change));
         }
         self.upserts.extend(evaluated.upsert.clone());
-        self.catalog = catalog;
+        let before = std::mem::replace(&mut self.catalog, catalog);
+        self.alter(&before, &evaluated.schema)?;
         self.schema.extend(evaluated.schema.iter().cloned());
         self.tables.retain(|id, _| self.catalog.collection_by_id(*id).is_some());
         for (def, change) in checked {
             // No copy: whoever planned this statement has let go of the table by now.
             Arc::make_mut(self.tables.entry(change.collection).or_default()).absorb(&def, change)?;
+        }
+        Ok(())
+    }
+
+    /// Brings the rows of collections that were altered into their new form.
+    fn alter(&mut self, before: &Catalog, schema: &[SchemaChange]) -> Result<(), EngineError> {
+        for change in schema {
+            let SchemaChange::AlterCollection(alteration) = change else {
+                continue;
+            };
+            let id = alteration.def.id;
+            let (Some(old), Some(new)) = (before.collection_by_id(id), self.catalog.collection_by_id(id)) else {
+                continue;
+            };
+            if let Some(table) = self.tables.get_mut(&id).filter(|table| !table.is_empty()) {
+                Arc::make_mut(table).alter(old, new)?;
+            }
         }
         Ok(())
     }
@@ -97,7 +115,7 @@ impl PendingWrites {
         for (id, table) in &self.tables {
             let def = self.catalog.collection_by_id(*id);
             let def = def.ok_or_else(|| EngineError::internal("rows for a collection that is not there"))?;
-            changes.extend(table.change(def)?);
+            changes.extend(table.changes(def)?);
         }
         Ok(Transaction {
             snapshot,
@@ -134,6 +152,8 @@ pub(crate) struct PendingTable {
     standing: usize,
     /// Where the standing row of a key is, for each key of the collection.
     by_key: Vec<KeyMap>,
+    /// Every row of the store was ended and written anew.
+    rewritten: bool,
 }
 
 /// A row of an open transaction: the batch it was begun in, and where in it.
@@ -152,8 +172,59 @@ struct KeyMap {
 }
 
 impl PendingTable {
-    fn is_empty(&self) -> bool {
-        self.ended_keys.is_empty() && self.row_count() == 0
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ended_keys.is_empty() && self.row_count() == 0 && !self.rewritten
+    }
+
+    /// Whether no row of the store is left.
+    pub(crate) fn is_rewritten(&self) -> bool {
+        self.rewritten
+    }
+
+    /// Brings the rows into the form of another definition.
+    fn alter(&mut self, old: &CollectionDef, new: &CollectionDef) -> Result<(), EngineError> {
+        if old.column_ids(&old.key) != new.column_ids(&new.key) {
+            return Err(EngineError::unsupported_try(
+                "another primary key for a table that the transaction has written to",
+                "COMMIT the rows first",
+            ));
+        }
+        for batch in &mut self.begun {
+            let columns = new.columns.iter().map(|column| {
+                let before = old.ordinal_of(column.id).map(|at| &old.columns[at].name);
+                match before.and_then(|name| batch.column_by_name(name)) {
+                    Some(values) => Ok(Arc::clone(values)),
+                    None => missing(column, batch.num_rows()),
+                }
+            });
+            let columns = columns.collect::<Result<Vec<_>, _>>()?;
+            *batch = RecordBatch::try_new(new.schema(), columns).map_err(|error| EngineError::Constraint {
+                message: format!("the rows that the transaction has written do not fit: {error}"),
+                sqlstate: "23502",
+                row: None,
+            })?;
+        }
+        let names = new
+            .key
+            .iter()
+            .map(|ordinal| new.columns[*ordinal as usize].name.as_str());
+        let names: Vec<&str> = names.collect();
+        for batch in self
+            .ended
+            .iter_mut()
+            .filter(|batch| batch.num_columns() == names.len() && !names.is_empty())
+        {
+            if batch.schema_ref().field(0).name() == ROW_ID_COLUMN {
+                continue;
+            }
+            let fields = batch.schema_ref().fields().iter().zip(&names);
+            let fields = fields.map(|(field, name)| field.as_ref().clone().with_name(*name));
+            let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+            *batch = RecordBatch::try_new(schema, batch.columns().to_vec())?;
+        }
+        // Also where the same ordinals are keys as before: they may be those of other columns now.
+        self.by_key.clear();
+        self.fit_keys(new)
     }
 
     pub(crate) fn row_count(&self) -> usize {
@@ -259,8 +330,8 @@ impl PendingTable {
             return Ok(());
         };
         let ended: HashSet<PendingPlace> = match &change.ended {
-            Some(ended) => self.places(def, ended)?.into_iter().flatten().collect(),
-            None => HashSet::new(),
+            Some(ended) if !ends_all(def, ended) => self.places(def, ended)?.into_iter().flatten().collect(),
+            _ => HashSet::new(),
         };
         for key in key_sets(def) {
             let keys = columns_on(def, key, begun)?;
@@ -283,7 +354,12 @@ impl PendingTable {
     fn absorb(&mut self, def: &CollectionDef, change: &TableChange) -> Result<(), EngineError> {
         self.fit_keys(def)?;
         if let Some(ended) = &change.ended {
-            self.end(def, ended)?;
+            if ends_all(def, ended) {
+                self.ended.push(ended.clone());
+                self.rewritten = true;
+            } else {
+                self.end(def, ended)?;
+            }
         }
         if let Some(begun) = &change.begun {
             self.begin(def, begun)?;
@@ -409,17 +485,27 @@ impl PendingTable {
         self.add_keys(def, self.begun.len() - 1)
     }
 
-    /// The net change, if there is one.
-    fn change(&self, def: &CollectionDef) -> Result<Option<TableChange>, EngineError> {
-        let ended = concat(&self.ended)?;
+    /// The net change: rows that end by their ids, and rows that end by their keys, each by themselves.
+    fn changes(&self, def: &CollectionDef) -> Result<Vec<TableChange>, EngineError> {
+        let by_id = |batch: &&RecordBatch| batch.schema_ref().index_of(ROW_ID_COLUMN).is_ok();
+        let (ids, keys): (Vec<&RecordBatch>, Vec<&RecordBatch>) = self.ended.iter().partition(by_id);
+        let whole = |batches: Vec<&RecordBatch>| concat(&batches.into_iter().cloned().collect::<Vec<_>>());
         let all: Vec<usize> = (0..def.columns.len()).collect();
         let begun = concat(&self.rows(def, &all, false)?)?;
-        Ok((ended.is_some() || begun.is_some()).then_some(TableChange {
+        let change = |ended, begun| TableChange {
             collection: def.id,
             ended,
             begun,
-        }))
+        };
+        let changes = [change(whole(ids)?, None), change(whole(keys)?, begun)];
+        let is_change = |change: &TableChange| change.ended.is_some() || change.begun.is_some();
+        Ok(changes.into_iter().filter(is_change).collect())
     }
+}
+
+/// Whether a change ends rows of a keyed collection by their ids, which only writing all rows anew does.
+fn ends_all(def: &CollectionDef, ended: &RecordBatch) -> bool {
+    !def.key.is_empty() && ended.schema_ref().index_of(ROW_ID_COLUMN).is_ok()
 }
 
 /// One batch of all rows; `None` when there are none.
@@ -430,18 +516,26 @@ pub(crate) fn concat(batches: &[RecordBatch]) -> Result<Option<RecordBatch>, Eng
     Ok(Some(concat_batches(&first.schema(), batches)?))
 }
 
-/// The columns of `def` in its order; NULL where the batch has none, because the column came later.
+/// The columns of `def` in its order; where the batch has none, because the column came later, what such rows read as.
 pub(crate) fn by_definition(def: &CollectionDef, batch: &RecordBatch) -> Result<RecordBatch, EngineError> {
-    let columns: Vec<ArrayRef> = def
-        .columns
-        .iter()
-        .map(|column| match batch.column_by_name(&column.name) {
-            Some(present) => Arc::clone(present),
-            None => new_null_array(&column.ty.arrow(), batch.num_rows()),
-        })
-        .collect();
+    let column = |column: &ColumnDef| match batch.column_by_name(&column.name) {
+        Some(present) => Ok(Arc::clone(present)),
+        None => missing(column, batch.num_rows()),
+    };
+    let columns = def.columns.iter().map(column).collect::<Result<Vec<_>, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     Ok(RecordBatch::try_new_with_options(def.schema(), columns, &options)?)
+}
+
+/// What rows read as in a column that came later.
+fn missing(column: &ColumnDef, rows: usize) -> Result<ArrayRef, EngineError> {
+    let Some(value) = &column.missing else {
+        return Ok(new_null_array(&column.ty.arrow(), rows));
+    };
+    let value = value
+        .array()
+        .map_err(|error| EngineError::internal(error.to_string()))?;
+    Ok(take(&value, &UInt64Array::from_value(0, rows), None)?)
 }
 
 fn add_row_ids(batch: &RecordBatch, first: u64) -> Result<RecordBatch, EngineError> {

@@ -37,12 +37,9 @@ pub(crate) fn answer(ctx: &StatementContext, statement: &ast::Statement) -> Resu
     };
     let pending = ctx.pending.as_ref().and_then(|pending| pending.table(def.id)).cloned();
     let schema = catalog.schema_of(def.id).map_or_else(|| def.schema(), Arc::clone);
-    let table = CollectionTable::new(
-        Arc::clone(def),
-        Arc::clone(&schema),
-        snapshot.table_in(&catalog, def.id),
-        pending,
-    );
+    let stands = pending.as_ref().is_none_or(|pending| !pending.is_rewritten());
+    let base = snapshot.table_in(&catalog, def.id).filter(|_| stands);
+    let table = CollectionTable::new(Arc::clone(def), Arc::clone(&schema), base, pending);
     let projection: Vec<usize> = columns.iter().map(|(ordinal, _)| *ordinal).collect();
     let found = table.lookup(&keys, &projection)?;
     named(&schema, &columns, &found).map(Some)

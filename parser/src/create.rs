@@ -1,4 +1,4 @@
-//! CREATE TABLE, VIEW, DATABASE and SCHEMA; everything else is refused by name.
+//! CREATE TABLE, VIEW, INDEX, DATABASE and SCHEMA; everything else is refused by name.
 
 use sqlparser::ast;
 
@@ -10,7 +10,7 @@ use crate::refuse;
 use crate::sql;
 use crate::statement::Body;
 
-/// CREATE TABLE | VIEW | DATABASE | SCHEMA; everything else by name.
+/// CREATE TABLE | VIEW | INDEX | DATABASE | SCHEMA; everything else by name.
 pub(crate) fn create(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
     let words = cursor.words;
     cursor.expect("CREATE")?;
@@ -82,23 +82,35 @@ pub(crate) fn create(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
             )),
         };
     }
+    if cursor.is("INDEX") {
+        return match sql::statement(&words)? {
+            ast::Statement::CreateIndex(index) => {
+                refuse::create_index(&index, &words)?;
+                Ok(Body::CreateIndex(Box::new(index)))
+            }
+            _ => Err(ParseError::unsupported(
+                "this kind of index",
+                "write CREATE INDEX name ON table (column)",
+                words.whole(),
+            )),
+        };
+    }
     Err(not_created(cursor))
 }
 
 fn not_created(cursor: &Cursor<'_>) -> ParseError {
     if cursor.is_done() {
-        return cursor.wanted("TABLE, VIEW, DATABASE or SCHEMA");
+        return cursor.wanted("TABLE, VIEW, INDEX, DATABASE or SCHEMA");
     }
     let kind = cursor.words.written(cursor.at).to_uppercase();
     let help = match kind.as_str() {
-        "INDEX" => "indexes are not available yet: rows are found by their PRIMARY KEY",
         "USER" | "ROLE" => "users are not available yet",
         "FUNCTION" | "PROCEDURE" | "AGGREGATE" => "functions of one's own are not available",
         "TRIGGER" => "triggers are not available",
         "SEQUENCE" => "sequences are not available: use uuid()",
         "DOMAIN" => "domains are not available: give the column a CHECK",
         "EXTENSION" => "extensions are not available",
-        _ => "CREATE takes TABLE, VIEW, DATABASE or SCHEMA",
+        _ => "CREATE takes TABLE, VIEW, INDEX, DATABASE or SCHEMA",
     };
     let start = cursor.words.whole().start;
     let end = cursor.span();

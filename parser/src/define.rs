@@ -286,7 +286,12 @@ pub(crate) fn remove(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
     let name = removed_name(cursor, kind)?;
     cursor.expect_end()?;
     let names = vec![name];
-    Ok(Body::Remove(Remove { kind, names, if_exists }))
+    Ok(Body::Remove(Remove {
+        kind,
+        names,
+        if_exists,
+        cascade: false,
+    }))
 }
 
 fn removed_name(cursor: &mut Cursor<'_>, kind: RemoveKind) -> Result<QualifiedName, ParseError> {
@@ -294,7 +299,7 @@ fn removed_name(cursor: &mut Cursor<'_>, kind: RemoveKind) -> Result<QualifiedNa
     let parts_max = match kind {
         RemoveKind::Namespace | RemoveKind::Replica => 1,
         RemoveKind::Database => 2,
-        RemoveKind::Collection | RemoveKind::View => 3,
+        RemoveKind::Collection | RemoveKind::View | RemoveKind::Index => 3,
     };
     let parts = 1 + usize::from(name.database.is_some()) + usize::from(name.namespace.is_some());
     if parts > parts_max {
@@ -306,7 +311,7 @@ fn removed_name(cursor: &mut Cursor<'_>, kind: RemoveKind) -> Result<QualifiedNa
     Ok(name)
 }
 
-/// DROP TABLE | VIEW | DATABASE | SCHEMA [IF EXISTS] name {, name}.
+/// DROP TABLE | VIEW | INDEX | DATABASE | SCHEMA [IF EXISTS] name {, name} [CASCADE | RESTRICT].
 pub(crate) fn drop(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
     cursor.expect("DROP")?;
     let start = cursor.words.whole().start;
@@ -315,15 +320,17 @@ pub(crate) fn drop(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
         RemoveKind::Collection
     } else if cursor.take("VIEW") {
         RemoveKind::View
+    } else if cursor.take("INDEX") {
+        RemoveKind::Index
     } else if cursor.take("DATABASE") || cursor.take("SCHEMA") {
         RemoveKind::Database
     } else if cursor.is_done() {
-        return Err(cursor.wanted("TABLE, VIEW, DATABASE or SCHEMA"));
+        return Err(cursor.wanted("TABLE, VIEW, INDEX, DATABASE or SCHEMA"));
     } else {
         let what = format!("DROP {}", cursor.words.written(cursor.at).to_uppercase());
         return Err(ParseError::unsupported(
             crate::cursor::shorten(&what),
-            "DROP takes TABLE, VIEW, DATABASE or SCHEMA",
+            "DROP takes TABLE, VIEW, INDEX, DATABASE or SCHEMA",
             span_of(start, end),
         ));
     };
@@ -333,16 +340,19 @@ pub(crate) fn drop(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
         names.push(removed_name(cursor, kind)?);
     }
     let at = cursor.span();
-    if cursor.take("CASCADE") {
+    let cascade = cursor.take("CASCADE");
+    if !cascade && cursor.take("RESTRICT") && kind == RemoveKind::Database {
         return Err(ParseError::unsupported(
-            "CASCADE",
-            "drop what depends on it first, one by one; views that lost their table say so when they are read",
+            "RESTRICT",
+            "leave it away: a database goes with everything in it",
             at,
         ));
     }
-    if cursor.take("RESTRICT") {
-        return Err(ParseError::unsupported("RESTRICT", "leave it away", at));
-    }
     cursor.expect_end()?;
-    Ok(Body::Remove(Remove { kind, names, if_exists }))
+    Ok(Body::Remove(Remove {
+        kind,
+        names,
+        if_exists,
+        cascade,
+    }))
 }

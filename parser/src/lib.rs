@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod alter;
 mod copy;
 mod create;
 mod cursor;

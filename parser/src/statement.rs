@@ -87,6 +87,10 @@ pub enum Body {
     CreateView(Box<ast::CreateView>),
     /// CREATE TYPE … AS ENUM, ALTER TYPE, DROP TYPE.
     Type(Box<ast::Statement>),
+    /// CREATE INDEX.
+    CreateIndex(Box<ast::CreateIndex>),
+    /// ALTER TABLE.
+    AlterTable(Box<ast::AlterTable>),
     /// REMOVE …, DROP ….
     Remove(Remove),
     /// USE NAMESPACE / DATABASE; at least one is named.
@@ -142,6 +146,8 @@ impl Body {
             | Self::CreateTable(_)
             | Self::CreateView(_)
             | Self::Type(_)
+            | Self::CreateIndex(_)
+            | Self::AlterTable(_)
             | Self::Remove(_) => true,
             Self::Copy(copy) => copy.direction == CopyDirection::From,
             Self::Explain { analyze, inner, .. } => *analyze && inner.writes(),
@@ -261,6 +267,8 @@ pub struct Remove {
     pub names: Vec<QualifiedName>,
     /// Says nothing when it does not exist.
     pub if_exists: bool,
+    /// Takes along what depends on it; only with DROP TABLE, DROP VIEW and DROP SCHEMA.
+    pub cascade: bool,
 }
 
 /// What REMOVE and DROP take away.
@@ -274,6 +282,8 @@ pub enum RemoveKind {
     Collection,
     /// A view.
     View,
+    /// An index; only with DROP.
+    Index,
     /// The declaration of a peer.
     Replica,
 }

@@ -101,7 +101,7 @@ impl Run<'_> {
     pub(crate) async fn remove(&mut self, remove: &Remove) -> Result<Output, Stop> {
         let names = || remove.names.iter();
         match remove.kind {
-            RemoveKind::Collection | RemoveKind::View => {
+            RemoveKind::Collection | RemoveKind::View | RemoveKind::Index => {
                 let first = names()
                     .next()
                     .ok_or_else(|| Stop::new(ErrorCode::Syntax, "nothing is named to remove"))?;

@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray}
 use candor_cluster::{FollowerRow, PeerRow};
 use candor_parser::{InfoFor, QualifiedName};
 use candor_proto::{ErrorBody, ErrorCode, RangeName};
-use candor_storage::{CollectionDef, RangeStore, Snapshot};
+use candor_storage::{CollectionDef, KeyKind, RangeStore, Snapshot};
 use serde_json::{Value, json};
 
 use crate::failure::Stop;
@@ -94,7 +94,17 @@ fn collection_doc(def: &CollectionDef, snapshot: &Snapshot) -> Value {
             "default": column.default,
         })).collect::<Vec<_>>(),
         "key": names(&def.key),
-        "unique": def.unique.iter().map(|unique| names(unique)).collect::<Vec<_>>(),
+        "unique": def.keys.iter().filter(|key| key.kind == KeyKind::Unique).map(|key| names(&key.columns)).collect::<Vec<_>>(),
+        "indexes": def.keys.iter().filter(|key| key.kind != KeyKind::Unique).map(|key| json!({
+            "name": key.name,
+            "columns": names(&key.columns),
+            "unique": key.is_unique(),
+        })).collect::<Vec<_>>(),
+        "foreign_keys": def.foreign_keys.iter().map(|key| json!({
+            "name": key.name,
+            "columns": names(&key.columns),
+            "references": snapshot.catalog().collection_by_id(key.parent).map(|parent| &parent.name),
+        })).collect::<Vec<_>>(),
         "checks": def.checks.iter().map(|check| json!({"name": check.name, "check": check.sql})).collect::<Vec<_>>(),
     })
 }

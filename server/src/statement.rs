@@ -85,6 +85,16 @@ pub(crate) async fn run_statement(run: &mut Run<'_>, statement: &Statement) -> R
             run.write(&range, &Relations::default(), Evaluate::Type(statement))
                 .await
         }
+        Body::AlterTable(alter) => {
+            let relations = Relations::in_tree(&**alter);
+            let range = run.range_of(&relations)?;
+            run.write(&range, &relations, Evaluate::AlterTable(alter)).await
+        }
+        Body::CreateIndex(index) => {
+            let relations = Relations::in_tree(&**index);
+            let range = run.range_of(&relations)?;
+            run.write(&range, &relations, Evaluate::CreateIndex(index)).await
+        }
         Body::Define(define) => run.define(define).await,
         Body::Remove(remove) => run.remove(remove).await,
         Body::Use { namespace, database } => run.select(namespace.as_deref(), database.as_deref()),
@@ -141,6 +151,8 @@ pub(crate) enum Evaluate<'a> {
     CreateTable(&'a ast::CreateTable),
     CreateView(&'a ast::CreateView),
     Type(&'a ast::Statement),
+    AlterTable(&'a ast::AlterTable),
+    CreateIndex(&'a ast::CreateIndex),
     Define(&'a Define),
     Remove(&'a Remove),
     CopyFrom(&'a Copy, &'a str),
@@ -158,6 +170,8 @@ impl Evaluate<'_> {
             Self::CreateTable(table) => engine.create_table(ctx, table).await,
             Self::CreateView(view) => engine.create_view(ctx, view).await,
             Self::Type(statement) => engine.define_type(ctx, statement).await,
+            Self::AlterTable(alter) => engine.alter_table(ctx, alter).await,
+            Self::CreateIndex(index) => engine.create_index(ctx, index).await,
             Self::Define(define) => engine.define(ctx, define).await,
             Self::Remove(remove) => engine.remove(ctx, remove).await,
             Self::CopyFrom(copy, path) => {

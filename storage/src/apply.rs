@@ -12,9 +12,12 @@ use crate::batch::SchemaCache;
 use crate::catalog::{Catalog, no_collection};
 use crate::entry::Entry;
 use crate::error::{ApplyRefusal, StorageError};
+use crate::readers::Readers;
 use crate::record::{Record, TableChange, Transaction, TransactionPart};
-use crate::schema::CollectionId;
-use crate::table::{StagedChange, Table, Unfit, stage};
+use crate::schema::{Alteration, CollectionId, SchemaChange};
+use crate::table::alter::Altered;
+use crate::table::refer::{Reference, Side};
+use crate::table::{StagedChange, Staging, Table, TableSnapshot, Unfit, stage};
 
 /// What an entry did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,15 +182,12 @@ impl Applier {
     }
 
     fn stage(&mut self, index: LogIndex, transaction: Transaction) -> Result<Staged, Unfit> {
-        let changes = self.gather(transaction.parts, transaction.changes)?;
+        let mut changes = self.gather(transaction.parts, transaction.changes)?;
         let current = self.state.catalog();
+        check_made_for(&current, transaction.snapshot, &transaction.schema, changes.keys())?;
         let catalog = match &transaction.schema[..] {
             [] => None,
-            schema => Some(
-                current
-                    .changed(index, schema)
-                    .map_err(|why| ApplyRefusal::Schema { why })?,
-            ),
+            schema => Some(current.changed(index, schema).map_err(ApplyRefusal::schema)?),
         };
         let after = catalog.as_ref().unwrap_or(&current);
         let mut new_tables = Tables::new();
@@ -199,16 +199,32 @@ impl Applier {
                 new_tables.insert(def.id, Arc::new(Table::new(def)));
             }
         }
-        let mut tables = Vec::with_capacity(changes.len());
-        let snapshot = (transaction.snapshot >= self.state.horizon).then_some(transaction.snapshot.0);
-        for (id, changes) in changes {
-            let table = self.state.tables.get(&id).or_else(|| new_tables.get(&id));
-            let def = after.collection_by_id(id).zip(after.layout_of(id));
-            let (Some((def, layout)), Some(table)) = (def, table) else {
-                return Err(ApplyRefusal::Schema { why: no_collection(id) }.into());
-            };
-            tables.push((Arc::clone(table), stage(table, (def, layout), snapshot, &changes)?));
+        for alteration in alterations(&transaction.schema) {
+            // Only definitions that are altered and stay; their rows are looked at even if none changes.
+            if current.collection_by_id(alteration.def.id).is_some()
+                && after.collection_by_id(alteration.def.id).is_some()
+            {
+                changes.entry(alteration.def.id).or_default();
+            }
         }
+        let ground = Ground {
+            before: &current,
+            after,
+            version: index.0.saturating_sub(1),
+            snapshot: (transaction.snapshot >= self.state.horizon).then_some(transaction.snapshot.0),
+            tables: [&self.state.tables, &new_tables],
+        };
+        ground.check_rows_unchanged(&transaction.schema)?;
+        let mut tables = Vec::with_capacity(changes.len());
+        for (id, changes) in changes {
+            tables.push((id, ground.stage(id, &changes)?));
+        }
+        ground.check_references(&tables)?;
+        let table = |id: &CollectionId| ground.table(*id).map(Arc::clone);
+        let tables = tables
+            .into_iter()
+            .filter_map(|(id, staged)| Some((table(&id)?, staged)))
+            .collect();
         Ok(Staged {
             catalog,
             tables,
@@ -270,5 +286,133 @@ impl Applier {
         let epochs = Arc::make_mut(&mut self.state.epochs);
         let needed = epochs.partition_point(|(first, _)| *first <= horizon);
         epochs.drain(..needed.saturating_sub(1));
+    }
+}
+
+/// Whether the definitions that a transaction was made for are still those. What it was made for can be told from its
+/// snapshot: a row that was completed and checked under an older definition may not fit the newer one, and whoever
+/// altered a definition has looked at everything that stands on it.
+fn check_made_for<'a>(
+    current: &Catalog,
+    snapshot: LogIndex,
+    schema: &[SchemaChange],
+    written: impl Iterator<Item = &'a CollectionId>,
+) -> Result<(), ApplyRefusal> {
+    for id in written {
+        if current.altered_at(*id).is_some_and(|altered_at| altered_at > snapshot) {
+            let def = current.collection_by_id(*id);
+            return Err(ApplyRefusal::Conflict {
+                collection: def.map(|def| def.name.clone()).unwrap_or_default(),
+            });
+        }
+    }
+    let rests_on_others = |change: &SchemaChange| match change {
+        SchemaChange::AlterCollection(_) | SchemaChange::DefineView(_) => true,
+        SchemaChange::DefineCollection(def) => !def.foreign_keys.is_empty(),
+        _ => false,
+    };
+    if current.changed_at() > snapshot && schema.iter().any(rests_on_others) {
+        return Err(ApplyRefusal::schema("other definitions have changed meanwhile"));
+    }
+    Ok(())
+}
+
+fn alterations(schema: &[SchemaChange]) -> impl Iterator<Item = &Alteration> {
+    schema.iter().filter_map(|change| match change {
+        SchemaChange::AlterCollection(alteration) => Some(alteration),
+        _ => None,
+    })
+}
+
+/// What a transaction is judged by: the state before it, and the definitions after it.
+struct Ground<'a> {
+    before: &'a Catalog,
+    after: &'a Catalog,
+    /// The version before the transaction.
+    version: u64,
+    /// The version it read; none if that is older than the horizon.
+    snapshot: Option<u64>,
+    tables: [&'a Tables; 2],
+}
+
+impl Ground<'_> {
+    fn table(&self, id: CollectionId) -> Option<&Arc<Table>> {
+        self.tables.iter().find_map(|tables| tables.get(&id))
+    }
+
+    /// The rows before the transaction under the definition after it.
+    fn rows(&self, id: CollectionId) -> Result<(TableSnapshot, &Arc<Table>), ApplyRefusal> {
+        let def = self.after.collection_by_id(id).zip(self.after.layout_of(id));
+        let ((def, layout), table) = def
+            .zip(self.table(id))
+            .ok_or_else(|| ApplyRefusal::schema(no_collection(id)))?;
+        let rows = TableSnapshot::new(
+            Arc::clone(table),
+            (Arc::clone(def), Arc::clone(layout)),
+            self.version,
+            Arc::new(Arc::new(Readers::default()).open(self.version)),
+        );
+        Ok((rows, table))
+    }
+
+    fn check_rows_unchanged(&self, schema: &[SchemaChange]) -> Result<(), ApplyRefusal> {
+        for alteration in alterations(schema).filter(|alteration| alteration.rows_unchanged) {
+            let table = self.table(alteration.def.id);
+            if table.is_some_and(|table| {
+                self.snapshot.map(|snapshot| table.at(snapshot).rows) != Some(table.at(u64::MAX).rows)
+            }) {
+                return Err(ApplyRefusal::Conflict {
+                    collection: alteration.def.name.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn stage(&self, id: CollectionId, changes: &[TableChange]) -> Result<StagedChange, Unfit> {
+        let (rows, table) = self.rows(id)?;
+        let (def, layout) = (rows.shared_def(), rows.layout());
+        let old = self.before.collection_by_id(id);
+        let altered = old.filter(|old| !Arc::ptr_eq(old, &def)).map(|old| Altered {
+            table,
+            old,
+            rows: rows.clone(),
+        });
+        let staging = Staging {
+            table,
+            def: &def,
+            layout: &layout,
+            altered,
+        };
+        stage(&staging, self.snapshot, changes)
+    }
+
+    /// Whether every child has its parent, as far as the transaction can have changed that.
+    fn check_references(&self, staged: &[(CollectionId, StagedChange)]) -> Result<(), Unfit> {
+        let side = |id: CollectionId| -> Result<Side<'_>, ApplyRefusal> {
+            let (rows, table) = self.rows(id)?;
+            let staged = staged
+                .iter()
+                .find(|(staged, _)| *staged == id)
+                .map(|(_, staged)| staged);
+            Ok(Side { table, rows, staged })
+        };
+        for (id, _) in staged {
+            let this = side(*id)?;
+            let def = this.rows.shared_def();
+            let before = self.before.collection_by_id(*id);
+            for key in &def.foreign_keys {
+                let parent = side(key.parent)?;
+                let (child, parent) = (&this, &parent);
+                let is_new = before.is_some_and(|before| !before.foreign_keys.iter().any(|old| old.name == key.name));
+                Reference { key, child, parent }.check_children(is_new)?;
+            }
+            for (child, key) in self.after.references_to(*id) {
+                let child = side(child.id)?;
+                let (child, parent) = (&child, &this);
+                Reference { key, child, parent }.check_parents()?;
+            }
+        }
+        Ok(())
     }
 }

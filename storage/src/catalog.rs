@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
 use crate::schema::{
-    ARRAY_DEPTH_MAX, CollectionDef, CollectionId, ColumnDef, ColumnType, ROW_ID_COLUMN, ReplicaDef, SchemaChange,
-    TypeDef, TypeId, ViewDef,
+    ARRAY_DEPTH_MAX, CollectionDef, CollectionId, ColumnDef, ColumnType, ForeignKeyDef, ROW_ID_COLUMN, ReplicaDef,
+    SchemaChange, TypeDef, TypeId, ViewDef,
 };
 
 /// What a range holds at one version.
@@ -35,6 +35,8 @@ pub(crate) struct CatalogImage {
     next_collection_id: u32,
     databases: Vec<String>,
     collections: Vec<Arc<CollectionDef>>,
+    /// When each collection was defined or altered last.
+    altered_at: Vec<LogIndex>,
     views: Vec<Arc<ViewDef>>,
     replicas: Vec<Arc<ReplicaDef>>,
     next_type_id: u32,
@@ -51,13 +53,16 @@ struct Database {
 struct Collection {
     def: Arc<CollectionDef>,
     layout: Arc<Layout>,
+    /// The index of the entry that defined it, or altered it last. Growing is no alteration.
+    altered_at: LogIndex,
 }
 
 impl Collection {
     /// Of a definition that holds together.
-    fn new(def: CollectionDef) -> Result<Self, String> {
+    fn new(def: CollectionDef, altered_at: LogIndex) -> Result<Self, String> {
         check_definition(&def)?;
         Ok(Self {
+            altered_at,
             layout: Arc::new(Layout::new(&def).map_err(|error| error.to_string())?),
             def: Arc::new(def),
         })
@@ -104,6 +109,19 @@ impl Catalog {
     /// How the columns of the collection of this id are found in stored rows.
     pub(crate) fn layout_of(&self, id: CollectionId) -> Option<&Arc<Layout>> {
         self.collections.get(&id).map(|collection| &collection.layout)
+    }
+
+    /// The index of the entry that defined the collection of this id, or altered it last.
+    pub(crate) fn altered_at(&self, id: CollectionId) -> Option<LogIndex> {
+        self.collections.get(&id).map(|collection| collection.altered_at)
+    }
+
+    /// The foreign keys that point to the collection of this id, each with the collection that has it.
+    pub fn references_to(&self, id: CollectionId) -> impl Iterator<Item = (&Arc<CollectionDef>, &ForeignKeyDef)> {
+        self.all_collections().flat_map(move |def| {
+            let keys = def.foreign_keys.iter().filter(move |key| key.parent == id);
+            keys.map(move |key| (def, key))
+        })
     }
 
     /// The collections of a database, by name.
@@ -184,6 +202,7 @@ impl Catalog {
         for change in changes {
             next.change(change)?;
         }
+        next.check_references()?;
         Ok(next)
     }
 
@@ -195,6 +214,11 @@ impl Catalog {
             next_collection_id: self.next_collection_id,
             databases: self.databases.keys().cloned().collect(),
             collections: self.all_collections().cloned().collect(),
+            altered_at: self
+                .collections
+                .values()
+                .map(|collection| collection.altered_at)
+                .collect(),
             views: views.cloned().collect(),
             replicas: self.replicas.values().cloned().collect(),
             next_type_id: self.next_type_id,
@@ -218,13 +242,16 @@ impl Catalog {
             next_type_id: image.next_type_id,
             types: image.types.into_iter().map(|def| (def.id, def)).collect(),
         };
-        for def in image.collections {
+        if image.collections.len() != image.altered_at.len() {
+            return Err("collections and the entries that altered them do not match".into());
+        }
+        for (def, altered_at) in image.collections.into_iter().zip(image.altered_at) {
             let database = catalog.database_without(&def.database, &def.name)?;
             database.collections.insert(def.name.clone(), def.id);
             let id = def.id;
             catalog
                 .collections
-                .insert(id, Collection::new(CollectionDef::clone(&def))?);
+                .insert(id, Collection::new(CollectionDef::clone(&def), altered_at)?);
         }
         for def in image.views {
             catalog.define_view(&def)?;
@@ -237,6 +264,7 @@ impl Catalog {
             SchemaChange::DefineDatabase { name } => self.define_database(name),
             SchemaChange::RemoveDatabase { name } => self.remove_database(name),
             SchemaChange::DefineCollection(def) => self.define_collection(def),
+            SchemaChange::AlterCollection(alteration) => self.alter_collection(&alteration.def),
             SchemaChange::RemoveCollection { id } => self.remove_collection(*id),
             SchemaChange::GrowColumns { id, columns } => self.grow_columns(*id, columns),
             SchemaChange::DefineView(def) => self.define_view(def),
@@ -341,7 +369,7 @@ impl Catalog {
             return Err(format!("collection id {} is taken", def.id));
         }
         self.check_types(&def.columns)?;
-        let collection = Collection::new(def.clone())?;
+        let collection = Collection::new(def.clone(), self.changed_at)?;
         self.database_without(&def.database, &def.name)?
             .collections
             .insert(def.name.clone(), def.id);
@@ -390,7 +418,53 @@ impl Catalog {
         }
         if def.columns.len() > collection.def.columns.len() {
             def.schema_version += 1;
-            *collection = Collection::new(def)?;
+            *collection = Collection::new(def, collection.altered_at)?;
+        }
+        Ok(())
+    }
+
+    fn alter_collection(&mut self, def: &CollectionDef) -> Result<(), String> {
+        let present = self.collections.get(&def.id).ok_or_else(|| no_collection(def.id))?;
+        let old = Arc::clone(&present.def);
+        if def.schema_version != old.schema_version + 1 {
+            return Err(format!("the definition of `{}` was changed meanwhile", old.name));
+        }
+        check_column_history(&old, def)?;
+        let altered = Collection::new(def.clone(), self.changed_at)?;
+        if (&old.database, &old.name) != (&def.database, &def.name) {
+            self.database_without(&def.database, &def.name)?
+                .collections
+                .insert(def.name.clone(), def.id);
+            if let Some(database) = self.databases.get_mut(&old.database) {
+                database.collections.remove(&old.name);
+            }
+        }
+        self.collections.insert(def.id, altered);
+        Ok(())
+    }
+
+    /// Refuses a foreign key whose parent, or the key of it that it points to, is not there.
+    fn check_references(&self) -> Result<(), String> {
+        for def in self.all_collections() {
+            for key in &def.foreign_keys {
+                let parent = self.collection_by_id(key.parent).ok_or_else(|| {
+                    format!(
+                        "the foreign key `{}` of `{}` points to a collection that is gone",
+                        key.name, def.name
+                    )
+                })?;
+                let ordinals = key
+                    .parent_columns
+                    .iter()
+                    .map(|id| parent.ordinal_of(*id).map(|at| at as u32));
+                let ordinals: Option<Vec<u32>> = ordinals.collect();
+                if ordinals.is_none_or(|ordinals| parent.unique_on(&ordinals).is_none()) {
+                    return Err(format!(
+                        "the foreign key `{}` of `{}` points to columns of `{}` that are no key",
+                        key.name, def.name, parent.name
+                    ));
+                }
+            }
         }
         Ok(())
     }
@@ -448,13 +522,12 @@ fn check_definition(def: &CollectionDef) -> Result<(), String> {
             return Err(format!("column `{}` is an array without a possible depth", column.name));
         }
     }
-    for key in std::iter::once(&def.key)
-        .filter(|key| !key.is_empty())
-        .chain(&def.unique)
-    {
-        if key.is_empty() {
-            return Err("a unique key has no columns".into());
-        }
+    let keys = def.keys.iter().map(|key| &key.columns);
+    let foreign = def.foreign_keys.iter().map(|key| &key.columns);
+    if keys.clone().chain(foreign.clone()).any(Vec::is_empty) {
+        return Err("a key has no columns".into());
+    }
+    for key in std::iter::once(&def.key).chain(keys).chain(foreign) {
         for (at, ordinal) in key.iter().enumerate() {
             if *ordinal as usize >= def.columns.len() {
                 return Err(format!("a key names column {ordinal} of {}", def.columns.len()));
@@ -462,6 +535,23 @@ fn check_definition(def: &CollectionDef) -> Result<(), String> {
             if key[..at].contains(ordinal) {
                 return Err(format!("a key names column {ordinal} twice"));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a definition whose columns are not those of the old one, fewer of them, or new ones.
+fn check_column_history(old: &CollectionDef, new: &CollectionDef) -> Result<(), String> {
+    if new.next_column_id < old.next_column_id {
+        return Err(format!("`{}` would give ids of columns again", old.name));
+    }
+    for column in &new.columns {
+        let fits = match old.ordinal_of(column.id).map(|ordinal| &old.columns[ordinal]) {
+            Some(before) => before.ty.arrow() == column.ty.arrow() && before.missing == column.missing,
+            None => column.id >= old.next_column_id,
+        };
+        if !fits {
+            return Err(format!("column `{}` takes the id of another one", column.name));
         }
     }
     Ok(())
@@ -486,7 +576,7 @@ fn check_column_id(def: &CollectionDef, ordinal: usize) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::constant::Constant;
-    use crate::schema::ColumnType;
+    use crate::schema::{ColumnType, KeyDef, KeyKind};
     use arrow::array::{ArrayRef, StringViewArray};
 
     fn collection(id: u32, name: &str) -> CollectionDef {
@@ -497,8 +587,17 @@ mod tests {
         CollectionDef {
             open: true,
             key: vec![0],
-            unique: vec![vec![1]],
+            key_name: "t_pkey".into(),
+            keys: vec![unique(vec![1])],
             ..CollectionDef::new(CollectionId(id), "d", name, columns)
+        }
+    }
+
+    fn unique(columns: Vec<u32>) -> KeyDef {
+        KeyDef {
+            name: "t_key".into(),
+            columns,
+            kind: KeyKind::Unique,
         }
     }
 
@@ -592,7 +691,7 @@ mod tests {
         let broken: [fn(&mut CollectionDef); 9] = [
             |def| def.key = vec![2],
             |def| def.key = vec![0, 0],
-            |def| def.unique = vec![vec![]],
+            |def| def.keys = vec![unique(vec![])],
             |def| def.columns[1].name = "a".into(),
             |def| def.columns[1].name = ROW_ID_COLUMN.into(),
             |def| def.database = "nowhere".into(),

@@ -1,5 +1,6 @@
 //! What can go wrong in storage, one enum per family of operations.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -186,14 +187,30 @@ pub enum ApplyRefusal {
         collection: String,
     },
     /// A primary or unique key that a live row has already, or that two of its own rows share.
-    #[error("{constraint} of `{collection}` holds ({key}) already")]
+    #[error("a row of `{collection}` has the key ({columns}) = ({key}) already: `{constraint}`")]
     Unique {
         /// The collection's name.
         collection: String,
-        /// Which key: `primary key (id)`, `unique key (email)`.
+        /// The name of the constraint or index.
         constraint: String,
+        /// The columns of the key.
+        columns: String,
         /// The values of the key.
         key: String,
+    },
+    /// A row would be left without its parent, or has none.
+    #[error("a row of `{collection}` with ({columns}) = ({key}) would have no parent in `{parent}`: `{constraint}`")]
+    ForeignKey {
+        /// The name of the collection with the foreign key.
+        collection: String,
+        /// The name of the foreign key.
+        constraint: String,
+        /// Its columns.
+        columns: String,
+        /// Their values.
+        key: String,
+        /// The name of the collection that it points to.
+        parent: String,
     },
     /// A NULL, or nothing, where a column requires a value.
     #[error("column `{column}` of `{collection}` must have a value")]
@@ -220,12 +237,33 @@ pub enum ApplyRefusal {
 }
 
 impl ApplyRefusal {
+    pub(crate) fn schema(why: impl fmt::Display) -> Self {
+        Self::Schema { why: why.to_string() }
+    }
+
     /// The code an answer carries.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Conflict { .. } | Self::Schema { .. } | Self::Incomplete { .. } => ErrorCode::Conflict,
             Self::Unique { .. } => ErrorCode::Unique,
-            Self::NotNull { .. } => ErrorCode::Constraint,
+            Self::NotNull { .. } | Self::ForeignKey { .. } => ErrorCode::Constraint,
+        }
+    }
+
+    /// The finer SQLSTATE, where the code alone does not tell it.
+    pub fn sqlstate(&self) -> Option<&'static str> {
+        match self {
+            Self::NotNull { .. } => Some("23502"),
+            Self::ForeignKey { .. } => Some("23503"),
+            _ => None,
+        }
+    }
+
+    /// The constraint that refused it.
+    pub fn constraint(&self) -> Option<&str> {
+        match self {
+            Self::Unique { constraint, .. } | Self::ForeignKey { constraint, .. } => Some(constraint),
+            _ => None,
         }
     }
 

@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, UInt32Array, new_null_array};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
 use arrow::compute::take;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Fields, Schema, SchemaRef};
+use arrow::error::ArrowError;
 
 use crate::error::RecordError;
 use crate::schema::CollectionDef;
@@ -76,4 +77,17 @@ impl LayoutColumn {
             }
         }
     }
+}
+
+/// Rows as a batch. Rows that have ended may hold a NULL where a value is required since; then the batch says so.
+pub(crate) fn batch_of(schema: &Schema, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {
+    let fields = schema.fields().iter().zip(&columns).map(|(field, column)| {
+        if field.is_nullable() || column.null_count() == 0 {
+            Arc::clone(field)
+        } else {
+            Arc::new(field.as_ref().clone().with_nullable(true))
+        }
+    });
+    let schema = Arc::new(Schema::new(fields.collect::<Fields>()));
+    RecordBatch::try_new_with_options(schema, columns, &RecordBatchOptions::new().with_row_count(Some(rows)))
 }

@@ -26,8 +26,8 @@ pub use error::{ApplyRefusal, ReadError, RecordError, SnapshotError, StorageErro
 pub use log::Agreement;
 pub use record::{Mutation, Record, TableChange, Transaction, TransactionPart};
 pub use schema::{
-    ARRAY_DEPTH_MAX, CheckDef, CollectionDef, CollectionId, ColumnDef, ColumnType, ElementType, ROW_ID_COLUMN,
-    ReplicaDef, SchemaChange, TypeDef, TypeId, ViewDef,
+    ARRAY_DEPTH_MAX, Alteration, CheckDef, CollectionDef, CollectionId, ColumnDef, ColumnType, ElementType,
+    ForeignAction, ForeignKeyDef, KeyDef, KeyKind, ROW_ID_COLUMN, ReplicaDef, SchemaChange, TypeDef, TypeId, ViewDef,
 };
 pub use segments::{CacheFigures, ColumnBounds, PartRead, PartRows, RowFilter, SegmentCache};
 pub use snapshot::{ContentHash, Snapshot};

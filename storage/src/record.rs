@@ -75,7 +75,7 @@ pub struct TableChange {
     /// The collection.
     pub collection: CollectionId,
     /// Keys of the rows that end: the primary key's columns by name, or one column `_row` of row ids
-    /// ([`crate::ROW_ID_COLUMN`], unsigned 64-bit) for a collection without a primary key.
+    /// ([`crate::ROW_ID_COLUMN`], unsigned 64-bit), which is the only way where there is no primary key.
     pub ended: Option<RecordBatch>,
     /// Rows that begin, columns by name; a column that is missing is NULL in all of them.
     pub begun: Option<RecordBatch>,

@@ -315,6 +315,76 @@ pub struct CheckDef {
     pub sql: String,
 }
 
+/// A key beside the primary key, or an index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyDef {
+    /// Its name; a constraint's is unique in the collection, an index's in the database.
+    pub name: String,
+    /// Ordinals of its columns. A row with a NULL in one of them is exempt, and not found by it.
+    pub columns: Vec<u32>,
+    /// What it promises.
+    pub kind: KeyKind,
+}
+
+/// What a [`KeyDef`] promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KeyKind {
+    /// A UNIQUE constraint.
+    Unique,
+    /// A unique index: the same promise, but no constraint.
+    UniqueIndex,
+    /// An index: rows are found by it, and several may have the same values.
+    Index,
+}
+
+impl KeyDef {
+    /// Whether at most one row has the same values.
+    pub fn is_unique(&self) -> bool {
+        self.kind != KeyKind::Index
+    }
+}
+
+/// A foreign key: each row without a NULL in `columns` has its parent, checked when a transaction is applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForeignKeyDef {
+    /// Its name, unique among the constraints of the collection.
+    pub name: String,
+    /// Ordinals of its columns.
+    pub columns: Vec<u32>,
+    /// The collection that it points to.
+    pub parent: CollectionId,
+    /// Ids of the parent's columns, each for the one of `columns` at its place: those of its primary key or of a unique
+    /// key, in the order of that key.
+    pub parent_columns: Vec<u32>,
+    /// What a deleted parent does to its children.
+    pub on_delete: ForeignAction,
+    /// What a parent whose key changes does to its children.
+    pub on_update: ForeignAction,
+}
+
+/// What happens to children whose parent goes. Whoever writes carries it out; a transaction that leaves a child without
+/// its parent is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ForeignAction {
+    /// The write is refused if a child is left at the end of the statement.
+    NoAction,
+    /// The write is refused.
+    Restrict,
+    /// Children go too, or take the new key.
+    Cascade,
+    /// The key of the children becomes NULL.
+    SetNull,
+    /// The key of the children becomes its default.
+    SetDefault,
+}
+
+impl ForeignAction {
+    /// Whether the children are changed, so that a child that came meanwhile is a conflict and no violation.
+    pub fn changes_children(self) -> bool {
+        !matches!(self, Self::NoAction | Self::Restrict)
+    }
+}
+
 /// One collection: a table of rows with typed columns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectionDef {
@@ -332,8 +402,12 @@ pub struct CollectionDef {
     pub next_column_id: u32,
     /// Ordinals of the primary key's columns; empty = rows are told apart by a hidden row id.
     pub key: Vec<u32>,
-    /// Ordinals of the columns of each unique key. A row with a NULL in such a key is exempt from it.
-    pub unique: Vec<Vec<u32>>,
+    /// The name of the primary key's constraint; empty where there is none.
+    pub key_name: String,
+    /// Unique keys and indexes.
+    pub keys: Vec<KeyDef>,
+    /// Foreign keys.
+    pub foreign_keys: Vec<ForeignKeyDef>,
     /// CHECK constraints.
     pub checks: Vec<CheckDef>,
     /// Grows with every change of the definition.
@@ -370,7 +444,9 @@ impl CollectionDef {
             columns: Vec::new(),
             next_column_id: 0,
             key: Vec::new(),
-            unique: Vec::new(),
+            key_name: String::new(),
+            keys: Vec::new(),
+            foreign_keys: Vec::new(),
             checks: Vec::new(),
             schema_version: 0,
         };
@@ -406,8 +482,68 @@ impl CollectionDef {
         self.next_column_id += 1;
     }
 
+    /// The ordinal of the column with this id.
+    pub fn ordinal_of(&self, id: u32) -> Option<usize> {
+        self.columns.iter().position(|column| column.id == id)
+    }
+
+    /// The lists of columns, by ordinal, that rows are found by: the primary key first, then keys and indexes, then the
+    /// columns of foreign keys; each list once.
+    pub fn indexed(&self) -> Vec<&[u32]> {
+        let keys = self.keys.iter().map(|key| &key.columns[..]);
+        let foreign = self.foreign_keys.iter().map(|key| &key.columns[..]);
+        let mut lists = Vec::new();
+        for list in std::iter::once(&self.key[..]).chain(keys).chain(foreign) {
+            if !list.is_empty() && !lists.contains(&list) {
+                lists.push(list);
+            }
+        }
+        lists
+    }
+
+    /// The name of the key that lets at most one row have the same values in the columns at `ordinals`.
+    pub fn unique_on(&self, ordinals: &[u32]) -> Option<&str> {
+        if !self.key.is_empty() && self.key == ordinals {
+            return Some(&self.key_name);
+        }
+        let key = self.keys.iter().find(|key| key.is_unique() && key.columns == ordinals);
+        key.map(|key| key.name.as_str())
+    }
+
+    /// Whether a constraint or an index of the collection has this name.
+    pub fn has_constraint(&self, name: &str) -> bool {
+        (!self.key.is_empty() && self.key_name == name)
+            || self.keys.iter().any(|key| key.name == name)
+            || self.foreign_keys.iter().any(|key| key.name == name)
+            || self.checks.iter().any(|check| check.name == name)
+    }
+
+    /// Takes a column away, and moves the ordinals behind it.
+    ///
+    /// # Panics
+    /// If a key or a foreign key has the column.
+    pub fn remove_column(&mut self, ordinal: usize) {
+        self.columns.remove(ordinal);
+        let keys = self.keys.iter_mut().map(|key| &mut key.columns);
+        let foreign = self.foreign_keys.iter_mut().map(|key| &mut key.columns);
+        for list in std::iter::once(&mut self.key).chain(keys).chain(foreign) {
+            for column in list {
+                assert_ne!(*column as usize, ordinal, "keys go before their columns");
+                *column -= u32::from(*column as usize > ordinal);
+            }
+        }
+    }
+
+    /// Names of the columns at `ordinals`, for messages.
+    pub fn column_names(&self, ordinals: &[u32]) -> Vec<&str> {
+        let names = ordinals
+            .iter()
+            .map(|ordinal| self.columns[*ordinal as usize].name.as_str());
+        names.collect()
+    }
+
     /// Ids of the columns at `ordinals`.
-    pub(crate) fn column_ids(&self, ordinals: &[u32]) -> Vec<u32> {
+    pub fn column_ids(&self, ordinals: &[u32]) -> Vec<u32> {
         ordinals
             .iter()
             .map(|ordinal| self.columns[*ordinal as usize].id)
@@ -443,6 +579,15 @@ pub struct ReplicaDef {
     pub region: Option<String>,
 }
 
+/// Another definition for a collection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alteration {
+    /// The new definition. Its `schema_version` is one more than that of the definition it was made from.
+    pub def: CollectionDef,
+    /// It was made from the rows at the transaction's snapshot, so it does not fit if rows have begun since.
+    pub rows_unchanged: bool,
+}
+
 /// One change of the catalog. The changes of a transaction take effect in order, before its rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SchemaChange {
@@ -458,7 +603,10 @@ pub enum SchemaChange {
     },
     /// Adds a collection; refused if its id was ever used, its name is taken, or its definition does not hold together.
     DefineCollection(CollectionDef),
-    /// Removes a collection; refused if there is none.
+    /// Gives a collection another definition; refused if it is not there, if another transaction has changed its
+    /// definition meanwhile, or if its rows do not fit.
+    AlterCollection(Alteration),
+    /// Removes a collection; refused if there is none, or if a foreign key of another one points to it.
     RemoveCollection {
         /// Which.
         id: CollectionId,

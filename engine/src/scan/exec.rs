@@ -23,7 +23,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 
-use candor_storage::TablePart;
+use candor_storage::{RowId, TablePart};
 
 use super::predicate::Predicate;
 use super::stream::Reading;
@@ -37,6 +37,8 @@ const SELECTIVITY_PART: usize = 5;
 pub(super) enum Source {
     /// The rows with these keys.
     Keys(RecordBatch),
+    /// Rows of the store that an index has found, and the pending rows.
+    Rows(Arc<[RowId]>),
     /// Parts of the store, by partition; the first partition has the pending rows too.
     Blocks(Arc<[Vec<TablePart>]>),
 }
@@ -88,6 +90,7 @@ impl ScanExec {
         let rows = self.table.row_count_max();
         let found = match (&self.source, partition) {
             (Source::Keys(keys), _) => return Precision::Inexact(keys.num_rows()),
+            (Source::Rows(found), _) => return Precision::Inexact(found.len() + self.table.pending_row_count()),
             (Source::Blocks(partitions), Some(_)) => rows / partitions.len(),
             (Source::Blocks(_), None) => rows,
         };
@@ -108,7 +111,7 @@ fn properties(
 ) -> Result<Arc<PlanProperties>> {
     let schema = Arc::new(table.row_schema().project(projection)?);
     let partitions = match source {
-        Source::Keys(_) => 1,
+        Source::Keys(_) | Source::Rows(_) => 1,
         Source::Blocks(partitions) => partitions.len(),
     };
     let mut equivalences = EquivalenceProperties::new(Arc::clone(&schema));
@@ -144,6 +147,7 @@ impl DisplayAs for ScanExec {
         let name = self.table.name();
         match &self.source {
             Source::Keys(keys) => write!(f, "KeyLookup: {name}, keys={}", keys.num_rows())?,
+            Source::Rows(rows) => write!(f, "IndexLookup: {name}, rows={}", rows.len())?,
             Source::Blocks(partitions) => {
                 let blocks: usize = partitions.iter().map(Vec::len).sum();
                 write!(f, "Scan: {name}, partitions={}, blocks={blocks}", partitions.len())?;
@@ -161,6 +165,7 @@ impl ExecutionPlan for ScanExec {
     fn name(&self) -> &'static str {
         match self.source {
             Source::Keys(_) => "KeyLookup",
+            Source::Rows(_) => "IndexLookup",
             Source::Blocks(_) => "Scan",
         }
     }

@@ -18,7 +18,7 @@ use futures::Stream;
 
 use super::exec::Source;
 use super::predicate::{Judge, Predicate, Pruner};
-use super::table::CollectionTable;
+use super::table::{CollectionTable, FOUND_ROWS_MAX};
 use crate::error::EngineError;
 
 /// What a partition reads.
@@ -158,16 +158,18 @@ fn pieces(job: Job, read: Arc<[usize]>, below: Option<(Arc<Judge>, Pruner)>) -> 
             Ok(found) => Box::new(found.into_iter().map(move |rows| Ok(unjudged(rows)))),
             Err(error) => Box::new(std::iter::once(Err(error))),
         },
+        Source::Rows(rows) => {
+            let pending = pending(&table, 0, &read);
+            let chunks = rows.len().div_ceil(FOUND_ROWS_MAX);
+            let stored = (0..chunks).map(move |at| {
+                let from = at * FOUND_ROWS_MAX;
+                table.read_found(&rows[from..rows.len().min(from + FOUND_ROWS_MAX)], &read)
+            });
+            Box::new(stored.map(move |rows| Ok(unjudged(rows?))).chain(pending))
+        }
         Source::Blocks(partitions) => {
             let parts = partitions.get(partition).map_or(0, Vec::len);
-            let pending = match partition {
-                0 => table.pending_rows(&read),
-                _ => Ok(Vec::new()),
-            };
-            let pending = match pending {
-                Ok(batches) => batches.into_iter().map(|rows| Ok(unjudged(rows))).collect(),
-                Err(error) => vec![Err(error)],
-            };
+            let pending = pending(&table, partition, &read);
             let (judge, mut pruner) = below.unzip();
             let judge = judge.filter(|judge| table.store_judges(judge.columns()));
             let part = move |at: usize| -> Pieces {
@@ -184,6 +186,21 @@ fn pieces(job: Job, read: Arc<[usize]>, below: Option<(Arc<Judge>, Pruner)>) -> 
             };
             Box::new((0..parts).flat_map(part).chain(pending))
         }
+    }
+}
+
+/// The pending rows, which the first partition hands out: batches, or the error that stands for them.
+fn pending(table: &CollectionTable, partition: usize, read: &[usize]) -> Vec<Result<Piece, EngineError>> {
+    let rows = match partition {
+        0 => table.pending_rows(read),
+        _ => Ok(Vec::new()),
+    };
+    match rows {
+        Ok(batches) => batches
+            .into_iter()
+            .map(|rows| Ok(Piece { rows, is_judged: false }))
+            .collect(),
+        Err(error) => vec![Err(error)],
     }
 }
 

@@ -1,17 +1,21 @@
 //! What planning asks of a collection, and its rows as the statement may see them.
 //!
 //! A scan hands out the parts of the store, several partitions at a time, and then the rows that an open transaction
-//! has written. Rows that the transaction has ended are left out. When the filters fix the whole primary key, the rows
-//! are looked up instead. The logical plan keeps its filters (`Inexact`): the physical plan hands them to the scan.
+//! has written. Rows that the transaction has ended are left out. When the filters fix the whole primary key, or all
+//! columns of another key or index, the rows are looked up instead. The logical plan keeps its filters (`Inexact`): the
+//! physical plan hands them to the scan.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
-use candor_storage::{CollectionDef, PartRead, ROW_ID_COLUMN, RowFilter, TablePart, TableSnapshot, TableSummary};
+use candor_storage::{
+    CollectionDef, PartRead, ROW_ID_COLUMN, RowFilter, RowId, TablePart, TableSnapshot, TableSummary,
+};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Constraint, Constraints, Result, ScalarValue};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
@@ -28,6 +32,9 @@ const PARTITION_ROWS_MIN: usize = 16 * 1024;
 
 /// Rows of a batch that the store hands out, at most.
 const BATCH_ROWS: usize = 8192;
+
+/// Rows that an index has found are read this many at a time.
+pub(super) const FOUND_ROWS_MAX: usize = 8192;
 
 /// A collection at one version, seen through an open transaction.
 #[derive(Clone)]
@@ -114,12 +121,86 @@ impl CollectionTable {
         if let Some(base) = &self.base
             && visible.num_rows() > 0
         {
-            found.push(self.read_base(projection, |columns| Ok(base.get(&visible, Some(columns))?))?);
+            if base.is_indexed(&self.def.key) {
+                found.push(self.read_base(projection, |columns| Ok(base.get(&visible, Some(columns))?))?);
+            } else {
+                found.extend(self.scan_for(base, &visible, projection)?);
+            }
         }
         if let Some(pending) = &self.pending {
             found.extend(pending.lookup(keys, &self.def, projection)?);
         }
         Ok(found)
+    }
+
+    /// The rows with these keys where the store has no index of the key: it is newer than the version, or the open
+    /// transaction has added it.
+    fn scan_for(
+        &self,
+        base: &TableSnapshot,
+        keys: &RecordBatch,
+        projection: &[usize],
+    ) -> Result<Vec<RecordBatch>, EngineError> {
+        let coder = KeyCoder::new(&self.def)?;
+        let wanted: HashSet<keys::Key> = coder.encode(keys.columns())?.into_iter().collect();
+        let width = projection.len();
+        let key = self.def.key.iter().map(|ordinal| *ordinal as usize);
+        let columns: Vec<usize> = projection.iter().copied().chain(key).collect();
+        let mut found = Vec::new();
+        let stored = base.def().columns.len();
+        let request = PartRead {
+            projection: columns.iter().copied().filter(|column| *column < stored).collect(),
+            with_row_id: false,
+            batch_rows: BATCH_ROWS,
+            filter: None,
+        };
+        for part in base.parts() {
+            for batch in part.read(&request)? {
+                let batch = self.read_base(&columns, |_| Ok(batch?))?;
+                let keep = coder.encode(&batch.columns()[width..])?;
+                let keep = keep.iter().map(|key| Some(wanted.contains(key))).collect();
+                let rows = batch.project(&(0..width).collect::<Vec<_>>())?;
+                found.push(filter_record_batch(&rows, &keep)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Rows of the store by their ids, without those that the transaction has ended.
+    pub(super) fn read_found(&self, ids: &[RowId], projection: &[usize]) -> Result<RecordBatch, EngineError> {
+        let base = self.base.as_ref();
+        let base = base.ok_or_else(|| EngineError::internal("rows of a table that is not stored"))?;
+        let width = projection.len();
+        let mut wanted = projection.to_vec();
+        let pending = self.pending.as_ref().filter(|pending| pending.ends_rows());
+        if pending.is_some() {
+            wanted.extend(self.def.key.iter().map(|ordinal| *ordinal as usize));
+        }
+        let batch = self.read_base(&wanted, |columns| Ok(base.rows(ids, Some(columns))?))?;
+        let rows = batch.project(&(0..width).collect::<Vec<_>>())?;
+        let Some(pending) = pending else { return Ok(rows) };
+        let keep = if self.def.key.is_empty() {
+            let ids: ArrayRef = Arc::new(UInt64Array::from_iter_values(ids.iter().map(|id| id.0)));
+            pending.not_ended_rows(&ids)?
+        } else {
+            pending.not_ended_keys(&KeyCoder::new(&self.def)?.encode(&batch.columns()[width..])?)
+        };
+        Ok(filter_record_batch(&rows, &keep)?)
+    }
+
+    /// The rows of the store that an index finds, if `filters` fix the columns of one.
+    fn indexed_rows(&self, filters: &[Expr]) -> Result<Option<Vec<RowId>>, EngineError> {
+        let Some(base) = self.base.as_ref().filter(|_| !self.with_row_id) else {
+            return Ok(None);
+        };
+        for list in self.def.indexed() {
+            if base.is_indexed(list)
+                && let Some(keys) = keys::fixed_by(&self.def, list, filters)?
+            {
+                return Ok(Some(base.find_all(list, &keys)?));
+            }
+        }
+        Ok(None)
     }
 
     /// Reads `projection` from the store, filling in NULL for columns that the store does not have yet.
@@ -234,14 +315,13 @@ impl CollectionTable {
         if self.with_row_id || self.def.key.is_empty() {
             return Ok(None);
         }
-        keys::fixed_by(&self.def, filters)
+        keys::fixed_by(&self.def, &self.def.key, filters)
     }
 
+    /// Whether an index has the column.
     fn key_column(&self, name: &str) -> bool {
-        self.def
-            .key
-            .iter()
-            .any(|ordinal| self.def.columns[*ordinal as usize].name == name)
+        let mut lists = self.def.indexed().into_iter().flatten();
+        lists.any(|ordinal| self.def.columns[*ordinal as usize].name == name)
     }
 }
 
@@ -298,7 +378,10 @@ impl TableProvider for CollectionTable {
             .unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let source = match self.fixed_keys(filters)? {
             Some(keys) => Source::Keys(keys),
-            None => Source::Blocks(self.partitions(state.config().target_partitions()).into()),
+            None => match self.indexed_rows(filters)? {
+                Some(rows) => Source::Rows(rows.into()),
+                None => Source::Blocks(self.partitions(state.config().target_partitions()).into()),
+            },
         };
         Ok(Arc::new(ScanExec::new(self.clone(), projection, source, limit)?))
     }
@@ -318,6 +401,11 @@ impl CollectionTable {
     /// Whether rows are seen that are not in the store, or not seen that are.
     pub(super) fn is_pending(&self) -> bool {
         self.pending.is_some()
+    }
+
+    /// How many rows the open transaction has written.
+    pub(super) fn pending_row_count(&self) -> usize {
+        self.pending.as_ref().map_or(0, |pending| pending.row_count())
     }
 
     /// The rows that the open transaction has written, columns at `projection`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array as _, ArrayRef, RecordBatch, UInt64Array};
 use arrow::compute::{filter_record_batch, take_record_batch};
 use arrow::datatypes::{Field, Schema};
-use candor_storage::CollectionDef;
+use candor_storage::{CollectionDef, KeyKind};
 use sqlparser::ast;
 
 use super::assign::{Assignments, assignments};
@@ -118,20 +118,18 @@ fn names<'a>(def: &'a CollectionDef, key: &'a [u32]) -> impl Iterator<Item = &'a
     key.iter().map(|at| def.columns[*at as usize].name.as_str())
 }
 
-/// The key that a constraint of this name is, by the names that PostgreSQL gives them.
+/// The key that the constraint of this name is.
 fn constraint(def: &CollectionDef, name: &ast::ObjectName) -> Result<Vec<u32>, EngineError> {
     let wanted = match name.0.as_slice() {
         [ast::ObjectNamePart::Identifier(ident)] => folded(ident),
         _ => return Err(EngineError::plan(format!("`{name}` is not the name of a constraint"))),
     };
-    let called = |key: &&[u32]| {
-        if *key == def.key.as_slice() {
-            format!("{}_pkey", def.name) == wanted
-        } else {
-            format!("{}_{}_key", def.name, names(def, key).collect::<Vec<_>>().join("_")) == wanted
-        }
-    };
-    key_sets(def).find(called).map(<[u32]>::to_vec).ok_or_else(|| {
+    let primary = (!def.key.is_empty()).then_some((&def.key_name, &def.key));
+    // An index is no constraint, as in PostgreSQL.
+    let unique = def.keys.iter().filter(|key| key.kind == KeyKind::Unique);
+    let mut named = primary.into_iter().chain(unique.map(|key| (&key.name, &key.columns)));
+    let found = named.find(|(name, _)| **name == wanted).map(|(_, key)| key.clone());
+    found.ok_or_else(|| {
         let known = key_sets(def).map(|key| format!("({})", names(def, key).collect::<Vec<_>>().join(", ")));
         EngineError::UnknownName {
             what: "unique constraint",

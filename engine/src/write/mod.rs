@@ -35,6 +35,7 @@ pub(crate) use build::select_from;
 pub(crate) use direct::by_key;
 pub(crate) use grow::{Grown, Incoming};
 pub(crate) use insert::small as small_insert;
+pub(crate) use modify::rewrite_query;
 pub(crate) use rows::RowCompleter;
 
 /// SQLSTATE of a statement that would change a row twice.

@@ -384,3 +384,20 @@ pub(super) fn change(def: &CollectionDef, ended: Option<RecordBatch>, begun: Opt
         }],
     }
 }
+
+/// A query of `values` for each row of a collection, with the row's id behind them.
+pub(crate) fn rewrite_query(
+    env: &Env,
+    def: &Arc<CollectionDef>,
+    alias: &ast::Ident,
+    values: Vec<ast::Expr>,
+) -> (Env, ast::Statement) {
+    let table: Arc<dyn datafusion::catalog::TableProvider> = Arc::new(env.names.table(def).with_row_id());
+    let values = values.into_iter().enumerate();
+    let mut projection: Vec<ast::SelectItem> = values
+        .map(|(at, value)| build::named(value, &format!("\0new{at}")))
+        .collect();
+    projection.push(build::named(build::column(alias, ROW_ID_COLUMN), "\0row"));
+    let query = build::select(projection, vec![build::passing(TARGET, alias.clone())], None);
+    (env.with_passing(vec![(TARGET, table)]), query)
+}

@@ -182,6 +182,8 @@ impl Db {
             Body::Define(define) => self.runtime.block_on(self.engine.define(ctx, define)),
             Body::CreateTable(create) => self.runtime.block_on(self.engine.create_table(ctx, create)),
             Body::CreateView(create) => self.runtime.block_on(self.engine.create_view(ctx, create)),
+            Body::AlterTable(alter) => self.runtime.block_on(self.engine.alter_table(ctx, alter)),
+            Body::CreateIndex(index) => self.runtime.block_on(self.engine.create_index(ctx, index)),
             Body::Remove(remove) => self.runtime.block_on(self.engine.remove(ctx, remove)),
             other => panic!("tests do not run {other:?}"),
         }?;

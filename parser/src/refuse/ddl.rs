@@ -49,7 +49,7 @@ fn without_query(table: &ast::CreateTable, words: &Words<'_>) -> Result<(), Pars
 }
 
 /// A name that is given: `[[namespace.]database.]name`, each part one that [`check_name`] takes.
-fn names(name: &ast::ObjectName, words: &Words<'_>) -> Result<(), ParseError> {
+pub(super) fn names(name: &ast::ObjectName, words: &Words<'_>) -> Result<(), ParseError> {
     if name.0.len() > 3 {
         return Err(ParseError::syntax_help(
             "a name has more than three parts",
@@ -132,7 +132,7 @@ fn known_options(table: &ast::CreateTable, words: &Words<'_>) -> Result<(), Pars
     Ok(())
 }
 
-fn column(column: &ast::ColumnDef, words: &Words<'_>) -> Result<(), ParseError> {
+pub(super) fn column(column: &ast::ColumnDef, words: &Words<'_>) -> Result<(), ParseError> {
     let at = bytes_of(words, column.name.span);
     check_name(&column.name.value, at)?;
     if column.data_type == ast::DataType::Unspecified {
@@ -155,7 +155,7 @@ fn column_option(option: &ast::ColumnOption, words: &Words<'_>, at: SourceSpan) 
         ast::ColumnOption::PrimaryKey(key) => primary_key(key, words),
         ast::ColumnOption::Unique(unique) => self::unique(unique, words),
         ast::ColumnOption::Check(check) => self::check(check, words),
-        ast::ColumnOption::ForeignKey(_) => foreign_key(words),
+        ast::ColumnOption::ForeignKey(key) => foreign_key(key, words),
         ast::ColumnOption::Collation(_) => refuse("COLLATE", "leave it away: text is ordered by its bytes"),
         ast::ColumnOption::Generated { .. } | ast::ColumnOption::Identity(_) => refuse(
             "a generated column",
@@ -164,34 +164,69 @@ fn column_option(option: &ast::ColumnOption, words: &Words<'_>, at: SourceSpan) 
         ast::ColumnOption::Comment(_) => refuse("COMMENT", "leave it away"),
         _ => refuse(
             "an option of this column",
-            "columns take NOT NULL, DEFAULT, PRIMARY KEY, UNIQUE and CHECK",
+            "columns take NOT NULL, DEFAULT, PRIMARY KEY, UNIQUE, CHECK and REFERENCES",
         ),
     }
 }
 
-fn constraint(constraint: &ast::TableConstraint, words: &Words<'_>) -> Result<(), ParseError> {
+pub(super) fn constraint(constraint: &ast::TableConstraint, words: &Words<'_>) -> Result<(), ParseError> {
     match constraint {
         ast::TableConstraint::PrimaryKey(key) => primary_key(key, words),
         ast::TableConstraint::Unique(unique) => self::unique(unique, words),
         ast::TableConstraint::Check(check) => self::check(check, words),
-        ast::TableConstraint::ForeignKey(_) => foreign_key(words),
+        ast::TableConstraint::ForeignKey(key) => foreign_key(key, words),
         _ => Err(ParseError::unsupported(
             "this table constraint",
-            "constraints are PRIMARY KEY, UNIQUE and CHECK",
+            "constraints are PRIMARY KEY, UNIQUE, CHECK and FOREIGN KEY",
             words.whole(),
         )),
     }
 }
 
-fn foreign_key(words: &Words<'_>) -> Result<(), ParseError> {
-    let at = words
-        .find(&["FOREIGN", "KEY"])
-        .unwrap_or_else(|| words.locate(&["REFERENCES"]));
-    Err(ParseError::unsupported(
-        "a foreign key",
-        "foreign keys are not available yet, and one that is not enforced is never accepted",
-        at,
-    ))
+fn foreign_key(key: &ast::ForeignKeyConstraint, words: &Words<'_>) -> Result<(), ParseError> {
+    let ast::ForeignKeyConstraint {
+        name: _,
+        index_name,
+        columns: _,
+        foreign_table: _,
+        referred_columns: _,
+        on_delete,
+        on_update,
+        match_kind,
+        characteristics,
+    } = key;
+    self::characteristics(characteristics.as_ref(), words)?;
+    let at = words.locate(&["REFERENCES"]);
+    if index_name.is_some() {
+        return Err(ParseError::unsupported(
+            "an index option of a key",
+            "name the columns only",
+            at,
+        ));
+    }
+    if matches!(
+        match_kind,
+        Some(ast::ConstraintReferenceMatchKind::Full | ast::ConstraintReferenceMatchKind::Partial)
+    ) {
+        return Err(ParseError::unsupported(
+            "MATCH FULL or MATCH PARTIAL",
+            "leave it away: a row with a NULL in the key needs no parent",
+            words.locate(&["MATCH"]),
+        ));
+    }
+    for (clause, action) in [("ON DELETE", on_delete), ("ON UPDATE", on_update)] {
+        match action {
+            None | Some(ast::ReferentialAction::NoAction | ast::ReferentialAction::Restrict) => {}
+            Some(action) => {
+                return Err(ParseError::unsupported(
+                    format!("{clause} {action}"),
+                    "leave it away, and change the children in the same transaction",
+                    words.locate(&clause.split(' ').collect::<Vec<_>>()),
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn primary_key(key: &ast::PrimaryKeyConstraint, words: &Words<'_>) -> Result<(), ParseError> {

@@ -5,6 +5,7 @@
 //! here by name, pointing at it. Structs are taken apart field by field, so a clause that a newer sqlparser adds does
 //! not compile until somebody has decided about it.
 
+mod alter;
 mod ddl;
 mod read;
 mod write;
@@ -17,6 +18,7 @@ use sqlparser::tokenizer::Location;
 use crate::error::ParseError;
 use crate::lex::Words;
 
+pub(crate) use alter::{alter_table, create_index};
 pub(crate) use ddl::{create_table, create_view};
 pub(crate) use write::{is_write, write};
 

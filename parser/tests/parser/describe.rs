@@ -64,10 +64,13 @@ fn body(body: &Body) -> String {
         }
         Body::CreateTable(table) => format!("create table {table}"),
         Body::CreateView(view) => format!("create view {view}"),
+        Body::CreateIndex(index) => format!("create index {index}"),
+        Body::AlterTable(alter) => format!("alter {alter}"),
         Body::Remove(remove) => {
             let names: Vec<_> = remove.names.iter().map(ToString::to_string).collect();
             let unless = if remove.if_exists { " if exists" } else { "" };
-            format!("remove{unless} {:?} {}", remove.kind, names.join(", "))
+            let cascade = if remove.cascade { " cascade" } else { "" };
+            format!("remove{unless} {:?} {}{cascade}", remove.kind, names.join(", "))
         }
         Body::Set {
             name,

@@ -16,7 +16,6 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::{concat, filter, prep_null_mask_filter, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
 use arrow::error::ArrowError;
-use arrow::record_batch::RecordBatchOptions;
 
 use super::column::{SegmentColumn, from_stored};
 use super::footer::SegmentFooter;
@@ -24,6 +23,7 @@ use super::segment::Segment;
 use super::stats::ColumnBounds;
 use super::vector::DeletionVector;
 use crate::error::{ReadError, StorageError};
+use crate::layout::batch_of;
 use crate::schema::ROW_ID_COLUMN;
 
 /// A row group is kept in memory if what is read of it takes at most this part of the cache.
@@ -289,8 +289,7 @@ impl PartReader {
             columns.push(self.selected(Source::RowId, &range, selected.as_ref())?);
         }
         self.at = range.end;
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(Arc::clone(&self.fields), columns, &options)
+        batch_of(&self.fields, columns, rows)
             .map(Some)
             .map_err(|error| arrow_error(&error))
     }
@@ -348,9 +347,7 @@ impl PartReader {
             columns.push(self.as_asked(&array, *ordinal)?);
         }
         let schema = self.filter_schema.clone().expect("there is a filter");
-        let options = RecordBatchOptions::new().with_row_count(Some(range.len()));
-        let batch =
-            RecordBatch::try_new_with_options(schema, columns, &options).map_err(|error| arrow_error(&error))?;
+        let batch = batch_of(&schema, columns, range.len()).map_err(|error| arrow_error(&error))?;
         let keep = filter.keep(&batch).map_err(|error| arrow_error(&error))?;
         if keep.len() != range.len() {
             return Err(ReadError::Arrow(format!(

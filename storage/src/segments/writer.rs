@@ -56,8 +56,8 @@ pub struct SegmentSpec {
     pub columns: Vec<SegmentColumn>,
     /// Ids of the primary key's columns, which the rows are sorted by; none: they are sorted by row id.
     pub key: Vec<u32>,
-    /// Ids of the columns of each unique key.
-    pub unique: Vec<Vec<u32>>,
+    /// Ids of the columns of each other key, index and foreign key, each list once.
+    pub indexed: Vec<Vec<u32>>,
 }
 
 impl SegmentSpec {
@@ -66,14 +66,16 @@ impl SegmentSpec {
     /// # Errors
     /// A `missing` value that does not read.
     pub fn of(def: &CollectionDef) -> Result<Self, RecordError> {
-        let ids = |ordinals: &Vec<u32>| {
-            let id = |ordinal: &u32| def.columns[*ordinal as usize].id;
-            ordinals.iter().map(id).collect::<Vec<_>>()
-        };
+        let ids = |ordinals: &[u32]| def.column_ids(ordinals);
         Ok(Self {
             columns: SegmentColumn::all_of(def)?,
             key: ids(&def.key),
-            unique: def.unique.iter().map(ids).collect(),
+            indexed: def
+                .indexed()
+                .into_iter()
+                .filter(|list| *list != def.key)
+                .map(ids)
+                .collect(),
         })
     }
 
@@ -134,7 +136,7 @@ impl SegmentWriter {
         let keys = Some(&spec.key)
             .filter(|key| !key.is_empty())
             .into_iter()
-            .chain(&spec.unique);
+            .chain(&spec.indexed);
         let keys = keys.map(|ids| {
             let places = spec.places(ids);
             Ok(KeyWriter {

@@ -10,15 +10,15 @@ use parking_lot::RwLock;
 
 use super::block::{BLOCK_ROWS_MAX, Block, Blocks};
 use super::ends::Ends;
-use super::keys::{KeyIndex, KeySpec};
+use super::keys::{KeyIndex, KeyList, KeySpec};
 use super::stage::StagedBatch;
 
 /// Rows in memory.
 pub(crate) struct Delta {
     /// The id of its first row.
     pub(crate) first_row: u64,
-    /// For each key of the table.
-    pub(crate) keys: Vec<KeyIndex>,
+    /// What its rows are found by.
+    keys: Vec<(Arc<KeySpec>, KeyIndex)>,
     pub(crate) inner: RwLock<DeltaRows>,
 }
 
@@ -30,15 +30,21 @@ pub(crate) struct DeltaRows {
 
 impl Delta {
     /// An empty one for rows from the id `first_row` on.
-    pub(crate) fn new(first_row: u64, keys: &[KeySpec]) -> Arc<Self> {
+    pub(crate) fn new(first_row: u64, keys: &KeyList) -> Arc<Self> {
         Arc::new(Self {
             first_row,
-            keys: keys.iter().map(KeySpec::index).collect(),
+            keys: keys.iter().map(|spec| (Arc::clone(spec), spec.index())).collect(),
             inner: RwLock::new(DeltaRows {
                 blocks: Blocks::starting_at(first_row),
                 ends: Ends::starting_at(first_row),
             }),
         })
+    }
+
+    /// Its rows by these columns; `None` if they were not indexed when it began.
+    pub(crate) fn index(&self, spec: &Arc<KeySpec>) -> Option<&KeyIndex> {
+        let mut keys = self.keys.iter();
+        keys.find(|(known, _)| Arc::ptr_eq(known, spec)).map(|(_, index)| index)
     }
 
     /// The id behind that of its last row.
@@ -53,7 +59,7 @@ impl Delta {
 
     /// Bytes of memory it takes, about.
     pub(crate) fn size(&self) -> usize {
-        let keys: usize = self.keys.iter().map(KeyIndex::size).sum();
+        let keys: usize = self.keys.iter().map(|(_, index)| index.size()).sum();
         let inner = self.inner.read();
         keys + inner.blocks.size() + inner.ends.size()
     }
@@ -61,7 +67,7 @@ impl Delta {
     /// Adds rows behind the last one. Readers meet them as they come, and pass over them.
     pub(crate) fn push(&self, batch: &StagedBatch, ids: &Arc<[u32]>) {
         let first = self.row_end();
-        for (index, keys) in self.keys.iter().zip(&batch.keys) {
+        for ((_, index), keys) in self.keys.iter().zip(&batch.keys) {
             for row in 0..keys.len() {
                 if let Some((hash, key)) = keys.key(row) {
                     index.insert(hash, key, first + row as u64);

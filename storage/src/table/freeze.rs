@@ -18,6 +18,7 @@ use super::block::Block;
 use super::delta::Delta;
 use super::ends::Ends;
 use super::history::History;
+use super::keys::KeySpec;
 use super::layers::{Layers, MainSegment};
 use crate::error::{ReadError, StorageError};
 use crate::layout::Layout;
@@ -78,7 +79,9 @@ impl Table {
         let mut layers = self.layers.write();
         let row_end = layers.active().row_end();
         if row_end > layers.active().first_row {
-            Arc::make_mut(&mut layers).deltas.push(Delta::new(row_end, &self.keys));
+            Arc::make_mut(&mut layers)
+                .deltas
+                .push(Delta::new(row_end, &self.keys()));
         }
         Frozen {
             deltas: layers.deltas[..layers.deltas.len() - 1].to_vec(),
@@ -99,15 +102,13 @@ impl Table {
                 });
             }
         }
-        let keys = |from: usize| {
-            self.keys[from.min(self.keys.len())..]
-                .iter()
-                .map(|key| key.columns().to_vec())
-        };
+        let keys = self.keys();
+        let (key, indexed) = keys.split_at(usize::from(self.has_primary()));
+        let ids = |spec: &Arc<KeySpec>| spec.columns().to_vec();
         SegmentSpec {
             columns,
-            key: self.primary().map(|key| key.columns().to_vec()).unwrap_or_default(),
-            unique: keys(usize::from(self.has_primary)).collect(),
+            key: key.first().map(ids).unwrap_or_default(),
+            indexed: indexed.iter().map(ids).collect(),
         }
     }
 }

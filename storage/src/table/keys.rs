@@ -1,4 +1,4 @@
-//! The index of a primary or unique key over rows in memory: from the key's bytes to the rows that have, or had, it.
+//! Indexes over rows in memory: from the bytes of the values of some columns to the rows that have, or had, them.
 //!
 //! Keys are encoded with `arrow-row`, so equal values are equal bytes. Each key stands once, however many versions of
 //! its row there are; the ids of the older ones are kept in order, so the row at a version is found by halving. The
@@ -29,15 +29,29 @@ const SHARDS: usize = 32;
 const SLOT_SIZE: usize = size_of::<Slot>() * 3 / 2 + 1;
 const OLDER_SIZE: usize = 16;
 
-/// One key of a collection.
+/// Some columns of a collection that rows are found by.
 pub(crate) struct KeySpec {
     /// Ids of its columns.
     columns: Vec<u32>,
     types: Vec<DataType>,
-    is_primary: bool,
+    /// For columns that rows were not found by from the start: the rows that were there when they became that.
+    late: Option<Late>,
     converter: RowConverter,
     hasher: RandomState,
 }
+
+/// The rows that were visible when a list of columns was indexed, wherever they stand. It goes when the node starts anew;
+/// then segments that do not know the key are searched.
+pub(crate) struct Late {
+    /// The version that they were visible at.
+    pub(crate) version: u64,
+    /// They have ids below this number.
+    pub(crate) row_end: u64,
+    pub(crate) index: KeyIndex,
+}
+
+/// What the rows of a table are found by: one for each list of [`CollectionDef::indexed`], in that order.
+pub(crate) type KeyList = Arc<[Arc<KeySpec>]>;
 
 /// The rows in memory by one key.
 pub(crate) struct KeyIndex {
@@ -90,20 +104,40 @@ impl Keys {
 }
 
 impl KeySpec {
-    /// The key of `def` on these columns. `None` if there are none.
-    pub(crate) fn new(def: &CollectionDef, ordinals: &[u32]) -> Option<Self> {
+    /// Columns of `def`.
+    pub(crate) fn new(def: &CollectionDef, ordinals: &[u32]) -> Self {
         let types = ordinals.iter().map(|ordinal| def.columns[*ordinal as usize].ty.arrow());
         let types: Vec<DataType> = types.collect();
         let columns = def.column_ids(ordinals);
         let fields = types.iter().cloned().map(SortField::new);
         let converter = RowConverter::new(fields.collect()).expect("every column type has an order");
-        (!columns.is_empty()).then(|| Self {
-            is_primary: def.key == ordinals,
+        Self {
+            late: None,
             types,
             columns,
             converter,
             hasher: RandomState::new(),
-        })
+        }
+    }
+
+    /// All that the rows of a new table are found by.
+    pub(crate) fn all(def: &CollectionDef) -> KeyList {
+        let lists = def.indexed().into_iter();
+        lists.map(|list| Arc::new(Self::new(def, list))).collect()
+    }
+
+    /// Takes in the rows that are there when the columns are indexed, which are visible at `version`.
+    pub(crate) fn set_late(&mut self, late: Late) {
+        self.late = Some(late);
+    }
+
+    pub(crate) fn late(&self) -> Option<&Late> {
+        self.late.as_ref()
+    }
+
+    /// Whether the rows that are visible at `version` can all be found.
+    pub(crate) fn is_complete_at(&self, version: u64) -> bool {
+        self.late.as_ref().is_none_or(|late| late.version <= version)
     }
 
     /// Ids of its columns.
@@ -120,11 +154,6 @@ impl KeySpec {
         }
     }
 
-    /// Whether it is the key on the columns of these ids, in this order.
-    pub(crate) fn is_on(&self, columns: &[u32]) -> bool {
-        self.columns == columns
-    }
-
     /// The Arrow types of its columns.
     pub(crate) fn types(&self) -> &[DataType] {
         &self.types
@@ -138,17 +167,6 @@ impl KeySpec {
                 .expect("no column of a key is dropped before the key is")
         };
         self.columns.iter().map(ordinal).collect()
-    }
-
-    /// How messages name it.
-    pub(crate) fn constraint(&self, layout: &Layout) -> String {
-        let kind = if self.is_primary { "primary key" } else { "unique key" };
-        let fields = layout.schema.fields();
-        let names = self
-            .ordinals(layout)
-            .into_iter()
-            .map(|ordinal| fields[ordinal].name().as_str());
-        format!("{kind} ({})", names.collect::<Vec<_>>().join(", "))
     }
 
     /// Encodes keys, given the columns of the key in its order.
@@ -192,6 +210,30 @@ impl KeyIndex {
         let older = slot.older.as_ref()?;
         let after = older.partition_point(|row| *row < limit);
         older.get(after.checked_sub(1)?).copied()
+    }
+
+    /// The rows with ids below `limit` that have or had the key, the newest first.
+    pub(crate) fn rows_below(&self, limit: u64, hash: u64, key: &[u8]) -> Vec<u64> {
+        let shard = self.shard(hash).read();
+        let Some(slot) = shard.find(hash, key) else {
+            return Vec::new();
+        };
+        let older = slot.older.iter().flat_map(|older| older.iter().rev());
+        let all = std::iter::once(&slot.newest).chain(older);
+        all.copied().filter(|row| *row < limit).collect()
+    }
+
+    /// The lowest row that shares its key with an earlier one, of those that `stays` says yes to.
+    pub(crate) fn second(&self, stays: impl Fn(u64) -> bool) -> Option<u64> {
+        let in_slot = |slot: &Slot| {
+            let older = slot.older.iter().flat_map(|older| older.iter());
+            let mut rows = older.chain([&slot.newest]).filter(|row| stays(**row));
+            rows.nth(1).copied()
+        };
+        let shards = self.shards.iter();
+        shards
+            .filter_map(|shard| shard.read().slots.iter().filter_map(in_slot).min())
+            .min()
     }
 
     /// Adds a row, whose id is larger than those of all rows that have had the key.

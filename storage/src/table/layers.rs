@@ -105,14 +105,14 @@ impl Layers {
         Ok(is_there.then(|| Place::Delta(Arc::clone(delta), row)))
     }
 
-    /// The row with the key in row `at` of `keys`, which are those of the `number`th key of the table. There is at most
-    /// one that is seen.
+    /// The row with the key in row `at` of `keys`, which are those of `spec`, a unique key. There is at most one that is
+    /// seen.
     ///
     /// # Errors
     /// A segment is damaged, or the disk refuses.
     pub(crate) fn by_key(
         &self,
-        (number, spec): (usize, &KeySpec),
+        spec: &Arc<KeySpec>,
         keys: &Keys,
         at: usize,
         seen: Seen,
@@ -120,30 +120,95 @@ impl Layers {
         let Some((hash, key)) = keys.key(at) else {
             return Ok(None);
         };
-        for delta in self.deltas.iter().rev() {
+        for delta in self
+            .deltas
+            .iter()
+            .rev()
+            .filter(|delta| delta.first_row < seen.row_limit)
+        {
+            let Some(index) = delta.index(spec) else { break };
             // The newest row with the key that had begun: all others had ended before it began.
-            if let Some(row) = delta.keys[number].newest_below(seen.row_limit, hash, key) {
+            if let Some(row) = index.newest_below(seen.row_limit, hash, key) {
                 let lives = delta.lives_at(row, seen.version);
                 return Ok(lives.then(|| Place::Delta(Arc::clone(delta), row)));
             }
         }
-        if self.main.is_empty() {
-            return Ok(None);
+        let mut found = Vec::new();
+        self.older_by_key(spec, keys, at, seen, &mut found)?;
+        Ok(found.into_iter().next())
+    }
+
+    /// All rows with the key in row `at` of `keys` that are seen.
+    ///
+    /// # Errors
+    /// A segment is damaged, or the disk refuses.
+    pub(crate) fn all_by_key(
+        &self,
+        spec: &Arc<KeySpec>,
+        keys: &Keys,
+        at: usize,
+        seen: Seen,
+    ) -> Result<Vec<Place>, StorageError> {
+        let mut found = Vec::new();
+        let Some((hash, key)) = keys.key(at) else {
+            return Ok(found);
+        };
+        for delta in self
+            .deltas
+            .iter()
+            .rev()
+            .filter(|delta| delta.first_row < seen.row_limit)
+        {
+            let Some(index) = delta.index(spec) else { break };
+            let rows = index.rows_below(seen.row_limit, hash, key).into_iter();
+            let live = rows.filter(|row| delta.lives_at(*row, seen.version));
+            found.extend(live.map(|row| Place::Delta(Arc::clone(delta), row)));
         }
+        self.older_by_key(spec, keys, at, seen, &mut found)?;
+        Ok(found)
+    }
+
+    /// The rows with a key that stand in front of the deltas which know it.
+    fn older_by_key(
+        &self,
+        spec: &KeySpec,
+        keys: &Keys,
+        at: usize,
+        seen: Seen,
+        found: &mut Vec<Place>,
+    ) -> Result<(), StorageError> {
+        let Some((hash, key)) = keys.key(at) else {
+            return Ok(());
+        };
+        let from = found.len();
+        if let Some(late) = spec.late() {
+            for row in late.index.rows_below(seen.row_limit, hash, key) {
+                found.extend(self.by_id(row)?.filter(|place| place.lives_at(seen.version)));
+            }
+        }
+        if self.main.is_empty() {
+            return Ok(());
+        }
+        let late_ids = found[from..].iter().map(Place::row_id).collect::<Result<Vec<_>, _>>()?;
         let wanted = SegmentKey {
             ids: spec.columns(),
             columns: keys.columns(),
             row: at,
             fingerprint: fingerprint(key),
         };
-        for main in self.main.iter().rev() {
+        // What the late rows cover stands in segments that end before them.
+        let covered = |main: &MainSegment| {
+            spec.late()
+                .is_some_and(|late| main.segment.info().row_ids.1 < late.row_end)
+        };
+        for main in self.main.iter().rev().filter(|main| !covered(main)) {
             for ordinal in main.segment.find(wanted)? {
-                if main.shows(ordinal, seen)? {
-                    return Ok(Some(Place::Main(Arc::clone(main), ordinal)));
+                if main.shows(ordinal, seen)? && !late_ids.contains(&main.segment.row_id(ordinal)?) {
+                    found.push(Place::Main(Arc::clone(main), ordinal));
                 }
             }
         }
-        Ok(None)
+        Ok(())
     }
 }
 

@@ -5,11 +5,12 @@
 //! [`block`] the values of rows in memory, [`ends`] when rows ended, [`keys`] which rows have a key, [`delta`] these
 //! three together; [`layers`] which rows stand in memory and which in segments, [`history`] how many had begun and ended
 //! at each version. [`stage`] decides whether a change fits, [`read`] and [`part`] are how others see it, [`freeze`]
-//! how rows move from memory to segments.
+//! how rows move from memory to segments; [`alter`] and [`refer`] what another definition and foreign keys ask of them.
 //!
 //! Invariants: ids grow with versions; for each key and version at most one row is visible; a row ends once; which layer
 //! a row stands in changes no answer.
 
+pub(crate) mod alter;
 pub(crate) mod block;
 pub(crate) mod delta;
 pub(crate) mod ends;
@@ -19,24 +20,26 @@ pub(crate) mod keys;
 pub(crate) mod layers;
 mod part;
 mod read;
+pub(crate) mod refer;
 mod stage;
 mod statistics;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
 use crate::schema::CollectionDef;
 use delta::Delta;
 use history::{History, Step};
-use keys::KeySpec;
+use keys::{KeyList, KeySpec};
 use layers::{Layers, MainSegment};
 use statistics::KeptSummary;
 
 pub use part::TablePart;
 pub use read::{RowChanges, TableSnapshot};
-pub(crate) use stage::{StagedChange, Unfit, stage};
+pub(crate) use stage::{StagedChange, Staging, Unfit, stage};
 pub use statistics::{ColumnSummary, TableSummary};
 
 /// The place of a row in its table: given when it begins, and kept.
@@ -51,9 +54,9 @@ impl fmt::Display for RowId {
 
 /// All rows of one collection.
 pub(crate) struct Table {
-    /// The primary key, if there is one, then the unique keys.
-    keys: Vec<KeySpec>,
-    has_primary: bool,
+    /// What rows are found by under the newest definition, the primary key first.
+    keys: RwLock<KeyList>,
+    has_primary: AtomicBool,
     layers: RwLock<Arc<Layers>>,
     history: RwLock<History>,
     summary: Mutex<KeptSummary>,
@@ -67,14 +70,11 @@ impl Table {
 
     /// A table whose rows all stand in segments.
     pub(crate) fn restored(def: &CollectionDef, main: Vec<Arc<MainSegment>>, history: History) -> Self {
-        let primary = KeySpec::new(def, &def.key);
-        let unique = def.unique.iter().filter_map(|key| KeySpec::new(def, key));
-        let has_primary = primary.is_some();
-        let keys: Vec<KeySpec> = primary.into_iter().chain(unique).collect();
+        let keys = KeySpec::all(def);
         let delta = Delta::new(history.at(u64::MAX).rows, &keys);
         Self {
-            has_primary,
-            keys,
+            has_primary: AtomicBool::new(!def.key.is_empty()),
+            keys: RwLock::new(keys),
             layers: RwLock::new(Arc::new(Layers {
                 main,
                 deltas: vec![delta],
@@ -84,11 +84,39 @@ impl Table {
         }
     }
 
-    fn primary(&self) -> Option<&KeySpec> {
-        self.keys.first().filter(|_| self.has_primary)
+    /// What rows are found by under the newest definition.
+    pub(crate) fn keys(&self) -> KeyList {
+        Arc::clone(&self.keys.read())
     }
 
-    fn at(&self, version: u64) -> Step {
+    /// Whether the first of [`Table::keys`] is the primary key.
+    fn has_primary(&self) -> bool {
+        self.has_primary.load(Ordering::Relaxed)
+    }
+
+    /// Has rows that begin from now on be found by `keys`.
+    fn set_keys(&self, keys: &KeyList, has_primary: bool) {
+        self.has_primary.store(has_primary, Ordering::Relaxed);
+        let same = keys.len() == self.keys().len();
+        if same
+            && keys
+                .iter()
+                .zip(self.keys().iter())
+                .all(|(new, old)| Arc::ptr_eq(new, old))
+        {
+            return;
+        }
+        *self.keys.write() = Arc::clone(keys);
+        let mut layers = self.layers.write();
+        let (first_row, row_end) = (layers.active().first_row, layers.active().row_end());
+        let deltas = &mut Arc::make_mut(&mut layers).deltas;
+        if first_row == row_end {
+            deltas.pop();
+        }
+        deltas.push(Delta::new(row_end, keys));
+    }
+
+    pub(crate) fn at(&self, version: u64) -> Step {
         self.history.read().at(version)
     }
 
@@ -103,6 +131,7 @@ impl Table {
     /// at ends up to it.
     pub(crate) fn commit(&self, version: u64, change: &StagedChange) {
         let begun = change.begun_count();
+        self.set_keys(&change.keys, change.has_primary);
         for ended in &change.ended {
             ended.place.end(version);
         }

@@ -7,12 +7,11 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::{and, filter_record_batch, prep_null_mask_filter};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::error::ArrowError;
-use arrow::record_batch::RecordBatchOptions;
 
 use super::block::Block;
 use super::ends::{CHUNK_ROWS, EndChunk};
 use crate::error::ReadError;
-use crate::layout::Layout;
+use crate::layout::{Layout, batch_of};
 use crate::schema::ROW_ID_COLUMN;
 use crate::segments::{ColumnBounds, PartRead, PartRows, SegmentPart};
 
@@ -129,27 +128,34 @@ impl BlockPart {
             mask = (both.true_count() < self.rows).then_some(both);
         }
         let batch = self.batch(&request.projection, request.with_row_id)?;
-        match mask {
-            None => Ok(Some(batch)),
-            Some(mask) => filter_record_batch(&batch, &mask).map(Some),
-        }
+        let Some(mask) = mask else {
+            return Ok(Some(batch));
+        };
+        // Rows that are not visible may have needed a looser schema than those that are.
+        let (_, columns, _) = filter_record_batch(&batch, &mask)?.into_parts();
+        let schema = self.schema(&request.projection, request.with_row_id);
+        batch_of(&schema, columns, mask.true_count()).map(Some)
     }
 
     /// All rows that had begun.
     fn batch(&self, ordinals: &[usize], with_row_id: bool) -> Result<RecordBatch, ArrowError> {
-        let mut fields = Vec::with_capacity(ordinals.len() + 1);
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(ordinals.len() + 1);
         for ordinal in ordinals {
             columns.push(self.block.column(&self.layout.columns[*ordinal]).slice(0, self.rows));
-            fields.push(Arc::clone(&self.layout.schema.fields()[*ordinal]));
         }
         if with_row_id {
             let first = self.block.first_row;
             columns.push(Arc::new(UInt64Array::from_iter_values(first..first + self.rows as u64)));
-            fields.push(Arc::new(Field::new(ROW_ID_COLUMN, DataType::UInt64, false)));
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
-        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+        batch_of(&self.schema(ordinals, with_row_id), columns, self.rows)
+    }
+
+    fn schema(&self, ordinals: &[usize], with_row_id: bool) -> Schema {
+        let fields = ordinals
+            .iter()
+            .map(|ordinal| Arc::clone(&self.layout.schema.fields()[*ordinal]));
+        let row_id = with_row_id.then(|| Arc::new(Field::new(ROW_ID_COLUMN, DataType::UInt64, false)));
+        Schema::new(fields.chain(row_id).collect::<Vec<_>>())
     }
 
     /// Which rows are visible; `None` if all are.

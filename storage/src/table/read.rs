@@ -8,17 +8,16 @@ use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::interleave;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
-use arrow::record_batch::RecordBatchOptions;
 
 use super::block::Block;
 use super::delta::Delta;
 use super::history::Step;
-use super::keys::KeySpec;
+use super::keys::{KeyList, KeySpec, Keys};
 use super::layers::{Layers, Place, Seen};
 use super::part::{BlockPart, TablePart};
 use super::{RowId, Table};
 use crate::error::ReadError;
-use crate::layout::{Layout, LayoutColumn};
+use crate::layout::{Layout, LayoutColumn, batch_of};
 use crate::readers::Reader;
 use crate::schema::CollectionDef;
 use crate::segments::{SegmentPart, SegmentView, from_stored};
@@ -30,6 +29,7 @@ pub struct TableSnapshot {
     pub(super) table: Arc<Table>,
     def: Arc<CollectionDef>,
     pub(super) layout: Arc<Layout>,
+    keys: KeyList,
     version: u64,
     step: Step,
     /// Keeps what this version shows.
@@ -54,6 +54,7 @@ impl TableSnapshot {
     ) -> Self {
         let step = table.at(version);
         Self {
+            keys: table.keys(),
             table,
             def,
             layout,
@@ -66,6 +67,18 @@ impl TableSnapshot {
     /// The definition at this version.
     pub fn def(&self) -> &CollectionDef {
         &self.def
+    }
+
+    pub(crate) fn shared_def(&self) -> Arc<CollectionDef> {
+        Arc::clone(&self.def)
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn layout(&self) -> Arc<Layout> {
+        Arc::clone(&self.layout)
     }
 
     /// The Arrow schema of its rows.
@@ -126,7 +139,7 @@ impl TableSnapshot {
     /// # Errors
     /// The collection has no primary key, or the columns are not of its types; a segment cannot be read.
     pub fn find(&self, keys: &RecordBatch) -> Result<Vec<Option<RowId>>, ReadError> {
-        self.find_in(0, self.primary()?, keys)
+        self.find_in(self.primary()?, keys)
     }
 
     /// The visible row with each of `keys`, which are those of the primary or unique key on the columns of these ids. A
@@ -135,16 +148,66 @@ impl TableSnapshot {
     /// # Errors
     /// Columns of other types than the key's; a segment cannot be read.
     pub fn find_by(&self, columns: &[u32], keys: &RecordBatch) -> Result<Option<Vec<Option<RowId>>>, ReadError> {
-        let number = self.table.keys.iter().position(|spec| spec.is_on(columns));
-        number
-            .map(|number| self.find_in(number, &self.table.keys[number], keys))
-            .transpose()
+        let ordinals = columns.iter().map(|id| self.def.ordinal_of(*id).map(|at| at as u32));
+        let ordinals: Option<Vec<u32>> = ordinals.collect();
+        let ordinals = ordinals.filter(|ordinals| self.def.unique_on(ordinals).is_some());
+        let spec = ordinals.and_then(|ordinals| self.spec(&ordinals));
+        spec.map(|spec| self.find_in(spec, keys)).transpose()
     }
 
-    fn find_in(&self, number: usize, spec: &KeySpec, keys: &RecordBatch) -> Result<Vec<Option<RowId>>, ReadError> {
-        let places = self.places_of(&self.table.layers(), (number, spec), keys)?;
+    fn find_in(&self, spec: &Arc<KeySpec>, keys: &RecordBatch) -> Result<Vec<Option<RowId>>, ReadError> {
+        let places = self.places_of(&self.table.layers(), spec, keys)?;
         let id = |place: Option<Place>| Ok(place.map(|place| place.row_id()).transpose()?.map(RowId));
         places.into_iter().map(id).collect()
+    }
+
+    /// Whether rows can be found by the columns at `ordinals`: there is an index over them, and it reaches back to this
+    /// version.
+    pub fn is_indexed(&self, ordinals: &[u32]) -> bool {
+        self.spec(ordinals).is_some()
+    }
+
+    /// The visible rows that have one of the values in `keys` in the columns at `ordinals`, which must be one of the
+    /// lists of [`CollectionDef::indexed`]. Rows come in no order that means anything.
+    ///
+    /// # Errors
+    /// There is no such index; the columns of `keys` are not of its types; a segment cannot be read.
+    pub fn find_all(&self, ordinals: &[u32], keys: &RecordBatch) -> Result<Vec<RowId>, ReadError> {
+        let spec = self.spec(ordinals);
+        let spec = spec.ok_or_else(|| self.key_shape("there is no index over these columns"))?;
+        let keys = self.encode(spec, keys)?;
+        let layers = self.table.layers();
+        let mut found = Vec::new();
+        for row in 0..keys.len() {
+            for place in layers.all_by_key(spec, &keys, row, self.seen())? {
+                found.push(RowId(place.row_id()?));
+            }
+        }
+        Ok(found)
+    }
+
+    fn spec(&self, ordinals: &[u32]) -> Option<&Arc<KeySpec>> {
+        if ordinals.is_empty() {
+            return None;
+        }
+        let ids = self.def.column_ids(ordinals);
+        let fits = |spec: &&Arc<KeySpec>| spec.columns() == ids && spec.is_complete_at(self.version);
+        self.keys.iter().find(fits)
+    }
+
+    fn seen(&self) -> Seen {
+        Seen {
+            row_limit: self.step.rows,
+            version: self.version,
+        }
+    }
+
+    fn encode(&self, spec: &KeySpec, keys: &RecordBatch) -> Result<Keys, ReadError> {
+        if !spec.types().iter().eq(keys.columns().iter().map(Array::data_type)) {
+            return Err(self.key_shape("the columns are of other types"));
+        }
+        spec.encode(keys.columns())
+            .map_err(|error| self.key_shape(&error.to_string()))
     }
 
     fn key_shape(&self, why: &str) -> ReadError {
@@ -160,7 +223,7 @@ impl TableSnapshot {
     /// As [`TableSnapshot::find`] and [`TableSnapshot::rows`].
     pub fn get(&self, keys: &RecordBatch, projection: Option<&[usize]>) -> Result<RecordBatch, ReadError> {
         let ordinals = self.ordinals(projection)?;
-        let places = self.places_of(&self.table.layers(), (0, self.primary()?), keys)?;
+        let places = self.places_of(&self.table.layers(), self.primary()?, keys)?;
         let found: Vec<Place> = places.into_iter().flatten().collect();
         self.gather(&found, &ordinals)
     }
@@ -196,29 +259,20 @@ impl TableSnapshot {
         }
     }
 
-    fn primary(&self) -> Result<&KeySpec, ReadError> {
-        let key = self.table.primary();
+    fn primary(&self) -> Result<&Arc<KeySpec>, ReadError> {
+        let key = self.spec(&self.def.key);
         key.ok_or_else(|| self.key_shape("it has no primary key"))
     }
 
-    /// The places of the rows with these keys, which are those of the `number`th key.
+    /// The places of the rows with these keys of a unique key.
     fn places_of(
         &self,
         layers: &Layers,
-        (number, spec): (usize, &KeySpec),
+        spec: &Arc<KeySpec>,
         keys: &RecordBatch,
     ) -> Result<Vec<Option<Place>>, ReadError> {
-        if !spec.types().iter().eq(keys.columns().iter().map(Array::data_type)) {
-            return Err(self.key_shape("the columns are of other types"));
-        }
-        let keys = spec
-            .encode(keys.columns())
-            .map_err(|error| self.key_shape(&error.to_string()))?;
-        let seen = Seen {
-            row_limit: self.step.rows,
-            version: self.version,
-        };
-        let find = |row| Ok(layers.by_key((number, spec), &keys, row, seen)?);
+        let (keys, seen) = (self.encode(spec, keys)?, self.seen());
+        let find = |row| Ok(layers.by_key(spec, &keys, row, seen)?);
         (0..keys.len()).map(find).collect()
     }
 
@@ -240,9 +294,8 @@ impl TableSnapshot {
         } else {
             self.layout.schema.project(ordinals).map(Arc::new)
         };
-        let options = RecordBatchOptions::new().with_row_count(Some(places.len()));
         schema
-            .and_then(|schema| RecordBatch::try_new_with_options(schema, columns, &options))
+            .and_then(|schema| batch_of(&schema, columns, places.len()))
             .map_err(|error| arrow_error(&error))
     }
 }

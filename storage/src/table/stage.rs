@@ -9,9 +9,10 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, UInt64Type};
 
 use super::Table;
-use super::keys::{KeySpec, Keys, key_text};
+use super::alter::Altered;
+use super::keys::{KeyList, KeySpec, Keys, key_text};
 use super::layers::{Layers, Place, Seen};
-use crate::error::{ApplyRefusal, StorageError};
+use crate::error::{ApplyRefusal, ReadError, StorageError};
 use crate::layout::Layout;
 use crate::record::TableChange;
 use crate::schema::{CollectionDef, ROW_ID_COLUMN};
@@ -23,6 +24,10 @@ pub(crate) struct StagedChange {
     pub(crate) begun: Vec<StagedBatch>,
     /// Ids of the columns of the rows that begin.
     pub(crate) column_ids: Arc<[u32]>,
+    /// What rows are found by from now on.
+    pub(crate) keys: KeyList,
+    /// Whether the first of these is the primary key.
+    pub(crate) has_primary: bool,
 }
 
 /// A row that ends.
@@ -46,6 +51,15 @@ impl From<ApplyRefusal> for Unfit {
     }
 }
 
+impl From<ReadError> for Unfit {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Storage(error) => Self::Unreadable(error),
+            other => Self::Refused(ApplyRefusal::schema(other)),
+        }
+    }
+}
+
 impl From<StorageError> for Unfit {
     fn from(error: StorageError) -> Self {
         Self::Unreadable(error)
@@ -57,7 +71,7 @@ pub(crate) struct StagedBatch {
     pub(crate) rows: usize,
     /// By ordinal.
     pub(crate) columns: Vec<ArrayRef>,
-    /// For each key of the table.
+    /// For each of the table's lists of indexed columns.
     pub(crate) keys: Vec<Keys>,
 }
 
@@ -71,19 +85,32 @@ impl StagedChange {
     }
 }
 
-/// Whether all `changes`, made at the version `snapshot`, fit the table whose definition is `def`. No `snapshot` means
-/// that it is older than the horizon: which rows had begun by then is not known any more, so none can be ended.
+/// A table, and what it is about to be.
+pub(crate) struct Staging<'a> {
+    pub(crate) table: &'a Table,
+    pub(crate) def: &'a CollectionDef,
+    pub(crate) layout: &'a Layout,
+    /// The old definition and the rows under the new one, if the transaction alters the definition.
+    pub(crate) altered: Option<Altered<'a>>,
+}
+
+/// Whether all `changes`, made at the version `snapshot`, fit the table. No `snapshot` means that it is older than the
+/// horizon: which rows had begun by then is not known any more, so none can be ended.
 pub(crate) fn stage(
-    table: &Table,
-    (def, layout): (&CollectionDef, &Layout),
+    staging: &Staging<'_>,
     snapshot: Option<u64>,
     changes: &[TableChange],
 ) -> Result<StagedChange, Unfit> {
+    let keys = match &staging.altered {
+        None => staging.table.keys(),
+        Some(altered) => altered.keys()?,
+    };
     let stage = Stage {
-        table,
-        def,
-        layout,
-        layers: table.layers(),
+        staging,
+        def: staging.def,
+        layout: staging.layout,
+        keys: &keys,
+        layers: staging.table.layers(),
     };
     let mut ended = Vec::new();
     for batch in changes.iter().filter_map(|change| change.ended.as_ref()) {
@@ -93,34 +120,42 @@ pub(crate) fn stage(
     if ended.windows(2).any(|pair| pair[0].row == pair[1].row) {
         return Err(stage.conflict().into());
     }
+    if let Some(altered) = &staging.altered {
+        altered.check(&keys, &ended)?;
+    }
     let begun = changes
         .iter()
         .filter_map(|change| change.begun.as_ref())
         .filter(|batch| batch.num_rows() > 0)
         .map(|batch| stage.begin(batch))
         .collect::<Result<Vec<_>, _>>()?;
-    for place in 0..table.keys.len() {
-        stage.check_key(place, &begun, &ended)?;
+    for (number, list) in staging.def.indexed().into_iter().enumerate() {
+        if let Some(name) = staging.def.unique_on(list) {
+            stage.check_key((number, name), &begun, &ended)?;
+        }
     }
-    let column_ids = layout.columns.iter().map(|column| column.id).collect();
+    let column_ids = staging.layout.columns.iter().map(|column| column.id).collect();
     Ok(StagedChange {
         ended,
         begun,
         column_ids,
+        has_primary: !staging.def.key.is_empty(),
+        keys,
     })
 }
 
 struct Stage<'a> {
-    table: &'a Table,
+    staging: &'a Staging<'a>,
     def: &'a CollectionDef,
     layout: &'a Layout,
+    keys: &'a KeyList,
     layers: Arc<Layers>,
 }
 
 impl Stage<'_> {
     /// Finds the rows that end: each must be live, and must have begun at or before the snapshot.
     fn end(&self, batch: &RecordBatch, snapshot: Option<u64>, ended: &mut Vec<Ended>) -> Result<(), Unfit> {
-        let known = snapshot.map_or(0, |snapshot| self.table.at(snapshot).rows);
+        let known = snapshot.map_or(0, |snapshot| self.staging.table.at(snapshot).rows);
         let mut take = |place: Option<Place>| -> Result<(), Unfit> {
             let place = place
                 .filter(|place| place.lives_at(u64::MAX))
@@ -132,7 +167,8 @@ impl Stage<'_> {
             ended.push(Ended { row, place });
             Ok(())
         };
-        let Some(spec) = self.table.primary() else {
+        let by_id = batch.schema_ref().index_of(ROW_ID_COLUMN).is_ok();
+        let Some(spec) = self.keys.first().filter(|_| !self.def.key.is_empty() && !by_id) else {
             let rows = self.named(batch, ROW_ID_COLUMN, &DataType::UInt64)?;
             let rows = rows.as_primitive::<UInt64Type>().values();
             return rows.iter().try_for_each(|row| take(self.layers.by_id(*row)?));
@@ -142,7 +178,7 @@ impl Stage<'_> {
             self.named(batch, name, &self.layout.columns[ordinal].ty)
         });
         let keys = encode(spec, &columns.collect::<Result<Vec<_>, _>>()?)?;
-        (0..keys.len()).try_for_each(|row| take(self.layers.by_key((0, spec), &keys, row, Seen::NOW)?))
+        (0..keys.len()).try_for_each(|row| take(self.layers.by_key(spec, &keys, row, Seen::NOW)?))
     }
 
     /// Brings the columns of a batch into the order of the definition, and encodes its keys.
@@ -155,7 +191,6 @@ impl Stage<'_> {
         let columns = (0..self.def.columns.len()).map(|ordinal| self.column(batch, ordinal));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let keys = self
-            .table
             .keys
             .iter()
             .map(|index| encode(index, &self.key_columns(index, &columns)));
@@ -193,25 +228,31 @@ impl Stage<'_> {
     }
 
     /// Whether no key of the rows that begin is that of a row that stays live, or of another of them.
-    fn check_key(&self, number: usize, begun: &[StagedBatch], ended: &[Ended]) -> Result<(), Unfit> {
-        let spec = &self.table.keys[number];
+    fn check_key(&self, (number, name): (usize, &str), begun: &[StagedBatch], ended: &[Ended]) -> Result<(), Unfit> {
+        let spec = &self.keys[number];
+        let altered = self.staging.altered.as_ref();
+        let is_new = altered.is_some_and(|altered| !altered.was_unique(spec.columns()));
         let several = begun.iter().map(|batch| batch.rows).sum::<usize>() > 1;
         let mut seen = HashSet::new();
         for batch in begun {
             let keys = &batch.keys[number];
             for row in 0..keys.len() {
                 let Some((_, key)) = keys.key(row) else { continue };
-                let is_taken = match self.layers.by_key((number, spec), keys, row, Seen::NOW)? {
-                    None => false,
-                    Some(place) => {
-                        let row = place.row_id()?;
-                        ended.binary_search_by_key(&row, |ended| ended.row).is_err()
-                    }
+                // Of a key that was unique all along, at most one row is live.
+                let live = if is_new {
+                    self.layers.all_by_key(spec, keys, row, Seen::NOW)?
+                } else {
+                    Vec::from_iter(self.layers.by_key(spec, keys, row, Seen::NOW)?)
                 };
+                let mut is_taken = false;
+                for place in live {
+                    is_taken |= !ends(ended, place.row_id()?);
+                }
                 if is_taken || (several && !seen.insert(key)) {
                     return Err(Unfit::Refused(ApplyRefusal::Unique {
                         collection: self.def.name.clone(),
-                        constraint: spec.constraint(self.layout),
+                        constraint: name.to_owned(),
+                        columns: self.def.column_names(self.def.indexed()[number]).join(", "),
                         key: key_text(&self.key_columns(spec, &batch.columns), row),
                     }));
                 }
@@ -243,7 +284,12 @@ impl Stage<'_> {
 }
 
 fn encode(index: &KeySpec, columns: &[ArrayRef]) -> Result<Keys, ApplyRefusal> {
-    index.encode(columns).map_err(|error| schema(error.to_string()))
+    index.encode(columns).map_err(ApplyRefusal::schema)
+}
+
+/// Whether a row is among those that end.
+pub(super) fn ends(ended: &[Ended], row: u64) -> bool {
+    ended.binary_search_by_key(&row, |ended| ended.row).is_ok()
 }
 
 fn schema(why: String) -> ApplyRefusal {

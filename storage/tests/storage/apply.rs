@@ -95,11 +95,11 @@ fn keys_are_unique_among_live_rows() {
     );
     assert_eq!(
         refusal(insert(&store, &[person(1, None, 1)])).to_string(),
-        "primary key (id) of `people` holds (1) already"
+        "a row of `people` has the key (id) = (1) already: `people_pkey`"
     );
     assert_eq!(
         refusal(insert(&store, &[person(4, Some("a"), 1)])).to_string(),
-        "unique key (email) of `people` holds (a) already"
+        "a row of `people` has the key (email) = (a) already: `people_email_key`"
     );
     for twice in [
         [person(5, None, 0), person(5, None, 1)],

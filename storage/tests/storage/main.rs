@@ -1,5 +1,6 @@
 //! Tests of the store as a whole; small rules are tested beside their code.
 
+mod alter;
 mod apply;
 mod concurrent;
 mod crash;

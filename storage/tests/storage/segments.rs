@@ -153,7 +153,7 @@ fn spec(arrays: &[ArrayRef], key: &[usize]) -> SegmentSpec {
     SegmentSpec {
         columns: columns_of(arrays),
         key: key.iter().map(|at| 10 + *at as u32).collect(),
-        unique: vec![],
+        indexed: vec![],
     }
 }
 
@@ -324,7 +324,7 @@ fn people(rows: usize, seed: u64) -> People {
     let files = disk_files(&disk);
     let ids: Vec<u64> = (0..rows as u64).collect();
     let spec = SegmentSpec {
-        unique: vec![vec![NAME]],
+        indexed: vec![vec![NAME]],
         ..spec(&arrays, &[0])
     };
     let info = write(&files, spec, &arrays, &ids);

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use candor_proto::{Epoch, LogIndex, NodeName, RangeId, RangeName};
 use candor_storage::disk::CrashDisk;
 use candor_storage::{
-    CollectionDef, CollectionId, ColumnDef, ColumnType, Outcome, PartRead, RangeStore, Record, SchemaChange, Snapshot,
-    StorageError, StoreOptions, TableChange, TableSnapshot, Transaction,
+    CollectionDef, CollectionId, ColumnDef, ColumnType, KeyDef, KeyKind, Outcome, PartRead, RangeStore, Record,
+    SchemaChange, Snapshot, StorageError, StoreOptions, TableChange, TableSnapshot, Transaction,
 };
 
 pub(crate) const ID: RangeId = RangeId(0xfeed_0000_0000_0001);
@@ -94,7 +94,12 @@ pub(crate) fn people() -> CollectionDef {
     CollectionDef {
         open: true,
         key: vec![0],
-        unique: vec![vec![1]],
+        key_name: "people_pkey".into(),
+        keys: vec![KeyDef {
+            name: "people_email_key".into(),
+            columns: vec![1],
+            kind: KeyKind::Unique,
+        }],
         ..CollectionDef::new(PEOPLE, "d", "people", columns)
     }
 }
