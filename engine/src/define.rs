@@ -153,8 +153,7 @@ async fn create_table_as(env: &Env, mut def: CollectionDef, query: &ast::Query) 
             })
             .into_iter()
             .collect(),
-        upsert: None,
-        returning: None,
+        ..Evaluated::nothing()
     })
 }
 

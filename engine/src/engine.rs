@@ -171,8 +171,11 @@ impl Engine {
             return Ok(evaluated);
         }
         let statement = statement.clone();
-        self.run(async move { Box::pin(write::evaluate(&env, &statement)).await })
-            .await
+        self.run(async move {
+            let evaluated = Box::pin(write::evaluate(&env, &statement)).await?;
+            write::carry_out(&env, evaluated)
+        })
+        .await
     }
 
     /// Evaluates `DEFINE DATABASE` and `DEFINE COLLECTION`.

@@ -83,13 +83,18 @@ impl Env {
 
     /// The same as if definitions had changed already.
     pub(crate) fn after(&self, schema: &[SchemaChange]) -> Result<Self, EngineError> {
+        self.with_written(&Evaluated::schema(schema.to_vec()))
+    }
+
+    /// The same as if a statement had been written already.
+    pub(crate) fn with_written(&self, evaluated: &Evaluated) -> Result<Self, EngineError> {
         let mut ctx = self.ctx.clone();
         let mut pending = match (&ctx.pending, &ctx.snapshot) {
             (Some(pending), _) => PendingWrites::clone(pending),
             (None, Some(snapshot)) => PendingWrites::new(snapshot),
             (None, None) => PendingWrites::default(),
         };
-        pending.absorb(&Evaluated::schema(schema.to_vec()))?;
+        pending.absorb(evaluated)?;
         ctx.pending = Some(Arc::new(pending));
         Ok(Self::new(self.names.template(), ctx))
     }

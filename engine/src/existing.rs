@@ -1,7 +1,7 @@
 //! Rows that a collection has already, found by its primary key or by one of its unique keys: in the store, or among
 //! those that the open transaction has begun.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray as _, RecordBatch, UInt64Array};
@@ -78,6 +78,54 @@ impl Existing {
         Ok(found)
     }
 
+    /// All rows with one of the values in `keys`, which are those of the columns at `on` in this order.
+    pub(crate) fn find_all(&self, on: &[u32], keys: &RecordBatch) -> Result<Vec<Place>, EngineError> {
+        let keys = columns_on(&self.def, on, keys)?;
+        let mut found: Vec<Option<Place>> = match &self.base {
+            Some(base) if base.is_indexed(on) => {
+                let rows: BTreeSet<RowId> = base.find_all(on, &keys)?.into_iter().collect();
+                rows.into_iter().map(|row| Some(Place::Stored(row))).collect()
+            }
+            Some(base) => {
+                let rows = self.scan_all(base, on, &keys)?.into_iter();
+                rows.map(|(_, row)| Some(Place::Stored(row))).collect()
+            }
+            None => Vec::new(),
+        };
+        let Some(pending) = &self.pending else {
+            return Ok(found.into_iter().flatten().collect());
+        };
+        if pending.ends_rows() {
+            self.leave_out_ended(pending, &mut found)?;
+        }
+        let wanted: HashSet<Key> = encode_complete(&keys)?.into_iter().flatten().collect();
+        let begun = pending.find_all(&self.def, on, &wanted)?;
+        Ok(found
+            .into_iter()
+            .flatten()
+            .chain(begun.into_iter().map(Place::Pending))
+            .collect())
+    }
+
+    /// Where the rows are that a change ends, which it tells apart by `identity`.
+    pub(crate) fn places_of(&self, identity: &RecordBatch) -> Result<Vec<Place>, EngineError> {
+        let gone = || EngineError::internal("a row that ends is not there");
+        if !self.def.key.is_empty() {
+            let places = self.find(&self.def.key, identity)?;
+            return places.into_iter().collect::<Option<_>>().ok_or_else(gone);
+        }
+        let pending = match &self.pending {
+            Some(pending) => pending.places(&self.def, identity)?,
+            None => vec![None; identity.num_rows()],
+        };
+        let ids = identity.column(0).as_primitive::<UInt64Type>().values();
+        let place = |(id, pending): (&u64, Option<PendingPlace>)| match pending {
+            Some(place) => Place::Pending(place),
+            None => Place::Stored(RowId(*id)),
+        };
+        Ok(ids.iter().zip(pending).map(place).collect())
+    }
+
     /// What [`TableSnapshot::find_by`] would find, where the key is newer than the version or comes with the open
     /// transaction.
     fn scan_for(
@@ -86,29 +134,39 @@ impl Existing {
         key: &[u32],
         keys: &RecordBatch,
     ) -> Result<Vec<Option<RowId>>, EngineError> {
+        let rows: HashMap<Key, RowId> = self.scan_all(base, key, keys)?.into_iter().collect();
+        let row = |key: Option<Key>| key.and_then(|key| rows.get(&key)).copied();
+        Ok(encode_complete(keys)?.into_iter().map(row).collect())
+    }
+
+    /// The rows of the store with one of `keys` in the columns at `key`, each with its key, found by looking at all.
+    fn scan_all(
+        &self,
+        base: &TableSnapshot,
+        key: &[u32],
+        keys: &RecordBatch,
+    ) -> Result<Vec<(Key, RowId)>, EngineError> {
         let request = PartRead {
             projection: key.iter().map(|ordinal| *ordinal as usize).collect(),
             with_row_id: true,
             batch_rows: SCANNED_ROWS,
             filter: None,
         };
-        let mut rows: HashMap<Key, RowId> = HashMap::new();
-        let wanted = encode_complete(keys)?;
-        let wanted_keys: HashSet<&Key> = wanted.iter().flatten().collect();
+        let wanted: HashSet<Key> = encode_complete(keys)?.into_iter().flatten().collect();
+        let mut rows = Vec::new();
         for part in base.parts() {
             for batch in part.read(&request)? {
                 let batch = batch?;
                 let ids = batch.column(key.len()).as_primitive::<UInt64Type>();
                 let stored = encode_complete(&columns_on(&self.def, key, &batch)?)?;
                 for (stored, id) in stored.into_iter().zip(ids.values()) {
-                    if let Some(stored) = stored.filter(|stored| wanted_keys.contains(stored)) {
-                        rows.insert(stored, RowId(*id));
+                    if let Some(stored) = stored.filter(|stored| wanted.contains(stored)) {
+                        rows.push((stored, RowId(*id)));
                     }
                 }
             }
         }
-        let row = |key: &Option<Key>| key.as_ref().and_then(|key| rows.get(key)).copied();
-        Ok(wanted.iter().map(row).collect())
+        Ok(rows)
     }
 
     /// Takes out the rows of the store that the open transaction has ended.

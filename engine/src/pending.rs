@@ -111,19 +111,24 @@ impl PendingWrites {
     /// # Errors
     /// Only for impossible states.
     pub fn into_transaction(self, snapshot: LogIndex) -> Result<Transaction, EngineError> {
+        Ok(Transaction {
+            snapshot,
+            changes: self.changes()?,
+            schema: self.schema,
+            parts: None,
+            mutation: None,
+        })
+    }
+
+    /// The net changes of all rows.
+    pub(crate) fn changes(&self) -> Result<Vec<TableChange>, EngineError> {
         let mut changes = Vec::new();
         for (id, table) in &self.tables {
             let def = self.catalog.collection_by_id(*id);
             let def = def.ok_or_else(|| EngineError::internal("rows for a collection that is not there"))?;
             changes.extend(table.changes(def)?);
         }
-        Ok(Transaction {
-            snapshot,
-            schema: self.schema,
-            changes,
-            parts: None,
-            mutation: None,
-        })
+        Ok(changes)
     }
 
     pub(crate) fn changes_schema(&self) -> bool {
@@ -313,6 +318,25 @@ impl PendingTable {
         map.rows.get(key).copied()
     }
 
+    /// The standing rows with one of these values in the columns at `on`.
+    pub(crate) fn find_all(
+        &self,
+        def: &CollectionDef,
+        on: &[u32],
+        keys: &HashSet<Key>,
+    ) -> Result<Vec<PendingPlace>, EngineError> {
+        let mut found = Vec::new();
+        for (batch, (rows, live)) in self.begun.iter().zip(&self.live).enumerate() {
+            let values = encode_complete(&columns_on(def, on, &by_definition(def, rows)?)?)?;
+            for (row, value) in values.into_iter().enumerate() {
+                if live[row] && value.is_some_and(|value| keys.contains(&value)) {
+                    found.push(PendingPlace { batch, row });
+                }
+            }
+        }
+        Ok(found)
+    }
+
     /// A batch as it was begun.
     pub(crate) fn batch(&self, batch: usize) -> &RecordBatch {
         &self.begun[batch]
@@ -396,7 +420,11 @@ impl PendingTable {
     }
 
     /// For each row that a change ends, its place if it is a row of this transaction.
-    fn places(&self, def: &CollectionDef, ended: &RecordBatch) -> Result<Vec<Option<PendingPlace>>, EngineError> {
+    pub(crate) fn places(
+        &self,
+        def: &CollectionDef,
+        ended: &RecordBatch,
+    ) -> Result<Vec<Option<PendingPlace>>, EngineError> {
         if !def.key.is_empty() {
             let keys = keys::named_columns(def, ended)?;
             let encoded = encode_complete(&columns_on(def, &def.key, &keys)?)?;

@@ -89,8 +89,7 @@ impl<'a> Inflow<'a> {
                 schema: if self.rows > 0 { grown.schema } else { Vec::new() },
                 rows_affected: self.rows,
                 changes: change.into_iter().collect(),
-                upsert: None,
-                returning: None,
+                ..Evaluated::nothing()
             },
             handed: self.handed,
         })

@@ -140,21 +140,20 @@ impl<'a> Constraint<'a> {
             columns,
             parent: parent.id,
             parent_columns: parent.column_ids(&parent_columns),
-            on_delete: action(key.on_delete.as_ref())?,
-            on_update: action(key.on_update.as_ref())?,
+            on_delete: action(key.on_delete.as_ref()),
+            on_update: action(key.on_update.as_ref()),
         });
         Ok(())
     }
 }
 
-fn action(written: Option<&ast::ReferentialAction>) -> Result<ForeignAction, EngineError> {
+fn action(written: Option<&ast::ReferentialAction>) -> ForeignAction {
     match written {
-        None | Some(ast::ReferentialAction::NoAction) => Ok(ForeignAction::NoAction),
-        Some(ast::ReferentialAction::Restrict) => Ok(ForeignAction::Restrict),
-        Some(other) => Err(EngineError::unsupported_try(
-            format!("the action {other} of a foreign key"),
-            "leave it away, and change the children in the same transaction",
-        )),
+        None | Some(ast::ReferentialAction::NoAction) => ForeignAction::NoAction,
+        Some(ast::ReferentialAction::Restrict) => ForeignAction::Restrict,
+        Some(ast::ReferentialAction::Cascade) => ForeignAction::Cascade,
+        Some(ast::ReferentialAction::SetNull) => ForeignAction::SetNull,
+        Some(ast::ReferentialAction::SetDefault) => ForeignAction::SetDefault,
     }
 }
 

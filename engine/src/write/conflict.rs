@@ -12,6 +12,7 @@ use sqlparser::ast;
 use super::assign::{Assignments, assignments};
 use super::build;
 use super::direct::Direct;
+use super::references::{Replaced, has_actions};
 use super::sides::{Side, Sides, beside, number, split_number};
 use super::{RowCompleter, unique};
 use crate::env::Env;
@@ -29,6 +30,7 @@ const EXCLUDED: &str = "excluded";
 pub(super) struct Outcome {
     pub(super) ended: Option<RecordBatch>,
     pub(super) begun: Vec<RecordBatch>,
+    pub(super) replaced: Vec<Replaced>,
 }
 
 /// No ON CONFLICT: a key that exists is an error.
@@ -37,6 +39,7 @@ pub(super) fn refuse(env: &Env, def: &Arc<CollectionDef>, rows: Vec<RecordBatch>
     Ok(Outcome {
         ended: None,
         begun: rows,
+        replaced: Vec::new(),
     })
 }
 
@@ -63,6 +66,7 @@ pub(super) async fn resolve(
         return Ok(Outcome {
             ended: None,
             begun: rows,
+            replaced: Vec::new(),
         });
     };
     let existing = Existing::of(&env.ctx, def);
@@ -73,6 +77,7 @@ pub(super) async fn resolve(
         ast::OnConflictAction::DoNothing => Outcome {
             ended: None,
             begun: vec![take(&rows, &fresh)?],
+            replaced: Vec::new(),
         },
         ast::OnConflictAction::DoUpdate(update) => {
             let meetings = meetings(def, &rows, &met)?;
@@ -222,6 +227,7 @@ fn second_time(def: &CollectionDef, key: &[u32], rows: &RecordBatch, row: usize)
 struct Merged {
     ended: Option<RecordBatch>,
     begun: Vec<RecordBatch>,
+    replaced: Vec<Replaced>,
     /// For each row that begins, which row of the statement brought it about.
     by: Vec<u64>,
 }
@@ -266,6 +272,7 @@ async fn merge(
     let mut merged = Merged {
         ended: None,
         begun: Vec::new(),
+        replaced: Vec::new(),
         by: Vec::new(),
     };
     let mut ended = Vec::new();
@@ -278,10 +285,17 @@ async fn merge(
             }
             merged.by.push(by[*at as usize]);
         }
-        merged
-            .begun
-            .push(completer.complete(values.columns(), values.num_rows())?);
-        ended.push(take_record_batch(&identity, numbers)?);
+        let begun = completer.complete(values.columns(), values.num_rows())?;
+        let old = take_record_batch(&identity, numbers)?;
+        if has_actions(env, def) {
+            merged.replaced.push(Replaced {
+                collection: def.id,
+                ended: old.clone(),
+                begun: begun.clone(),
+            });
+        }
+        merged.begun.push(begun);
+        ended.push(old);
     }
     merged.ended = concat(&ended)?;
     Ok(merged)
@@ -323,5 +337,6 @@ fn in_order(rows: &RecordBatch, fresh: &[u64], merged: Merged) -> Result<Outcome
     Ok(Outcome {
         ended: merged.ended,
         begun,
+        replaced: merged.replaced,
     })
 }

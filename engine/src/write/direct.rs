@@ -11,6 +11,7 @@ use datafusion::common::{DFSchema, TableReference};
 use sqlparser::ast;
 
 use super::assign::{Assignments, assignments};
+use super::references::has_actions;
 use super::sides::Side;
 use super::values::has_subquery;
 use super::{Evaluated, RowCompleter, unique};
@@ -89,6 +90,9 @@ struct Row {
 impl Row {
     fn of(env: &Env, table: &ast::TableWithJoins, condition: &ast::Expr) -> Option<Self> {
         let (def, key) = point::fixed_key(&env.ctx, table, condition)?;
+        if has_actions(env, &def) {
+            return None;
+        }
         let existing = Existing::of(&env.ctx, &def);
         let found = existing.find(&def.key, &key).ok()?;
         Some(Self {

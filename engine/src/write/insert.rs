@@ -109,6 +109,7 @@ fn evaluated(grown: Grown, outcome: Outcome, returning: Option<Returned>) -> Res
         rows_affected,
         upsert: None,
         returning,
+        updated: outcome.replaced,
     })
 }
 

@@ -16,6 +16,7 @@ use sqlparser::ast::{self, VisitMut as _, VisitorMut};
 use super::assign::assignments;
 use super::insert::{default_of, insert_columns, is_default, names_for};
 use super::modify::{Target, change};
+use super::references::{Replaced, has_actions};
 use super::sides::{Side, Sides, beside, number, split_number};
 use super::unique::identity_keys;
 use super::{CARDINALITY_VIOLATION, Evaluated, RowCompleter, build, returning, unique};
@@ -53,10 +54,12 @@ pub(super) async fn merge(env: &Env, merge: &ast::Merge) -> Result<Evaluated, En
         begun: Vec::new(),
         written: Vec::new(),
         rows_affected: 0,
+        replaced: Vec::new(),
     };
     for clause in &merge.clauses {
         run.clause(clause).await?;
     }
+    let updated = std::mem::take(&mut run.replaced);
     let (ended, begun, written, rows_affected) = (concat(&run.ended)?, run.begun, run.written, run.rows_affected);
     unique::check(env, &target.def, ended.as_ref(), &begun, None)?;
     let returning = match &merge.output {
@@ -73,6 +76,7 @@ pub(super) async fn merge(env: &Env, merge: &ast::Merge) -> Result<Evaluated, En
         rows_affected,
         upsert: Some(target.def.name.clone()),
         returning,
+        updated,
     })
 }
 
@@ -267,6 +271,7 @@ struct Run<'a> {
     /// Rows for RETURNING: the target's, the source's, the action.
     written: Vec<RecordBatch>,
     rows_affected: u64,
+    replaced: Vec<Replaced>,
 }
 
 impl Run<'_> {
@@ -335,10 +340,15 @@ impl Run<'_> {
                 });
             }
         }
-        let identity = take_record_batch(&self.pairs.identity, &UInt64Array::from(rows.to_vec()))?;
-        let identity = RecordBatch::try_new(identity_schema(&self.target.def), identity.columns().to_vec())?;
-        self.ended.push(identity);
+        self.ended.push(self.identity(rows)?);
         Ok(())
+    }
+
+    /// What tells the target's rows of some pairs apart.
+    fn identity(&self, rows: &[u64]) -> Result<RecordBatch, EngineError> {
+        let identity = take_record_batch(&self.pairs.identity, &UInt64Array::from(rows.to_vec()))?;
+        let schema = identity_schema(&self.target.def);
+        Ok(RecordBatch::try_new(schema, identity.columns().to_vec())?)
     }
 
     fn delete(&mut self, rows: &[u64]) -> Result<(), EngineError> {
@@ -410,6 +420,13 @@ impl Run<'_> {
             let (values, numbers) = split_number(batch)?;
             let completed = completer.complete(values.columns(), values.num_rows())?;
             let from: Vec<u64> = numbers.values().iter().map(|at| rows[*at as usize]).collect();
+            if kind != Kind::NotMatched && has_actions(self.env, &self.target.def) {
+                self.replaced.push(Replaced {
+                    collection: self.target.def.id,
+                    ended: self.identity(&from)?,
+                    begun: completed.clone(),
+                });
+            }
             self.begun.push(completed.clone());
             self.write(&completed, &from, action)?;
         }

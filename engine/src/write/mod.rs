@@ -15,6 +15,7 @@ mod insert;
 mod literal;
 mod merge;
 mod modify;
+mod references;
 mod returning;
 mod rows;
 mod sides;
@@ -36,6 +37,7 @@ pub(crate) use direct::by_key;
 pub(crate) use grow::{Grown, Incoming};
 pub(crate) use insert::small as small_insert;
 pub(crate) use modify::rewrite_query;
+pub(crate) use references::{Replaced, carry_out};
 pub(crate) use rows::RowCompleter;
 
 /// SQLSTATE of a statement that would change a row twice.
@@ -55,6 +57,8 @@ pub struct Evaluated {
     pub upsert: Option<String>,
     /// The answer of RETURNING.
     pub returning: Option<(SchemaRef, Vec<RecordBatch>)>,
+    /// Which of the rows in `changes` replace which, where a foreign key asks for it.
+    pub(crate) updated: Vec<Replaced>,
 }
 
 impl Evaluated {

@@ -10,6 +10,7 @@ use sqlparser::ast;
 
 use super::assign::{Assignments, assignments};
 use super::insert::incoming;
+use super::references::{Replaced, has_actions};
 use super::sides::{Side, beside};
 use super::unique::identity_keys;
 use super::{Evaluated, Grown, Incoming, RowCompleter, build, returning, unique};
@@ -181,6 +182,7 @@ struct Updated {
     begun: Vec<RecordBatch>,
     /// The new rows next to what they were joined with.
     beside: Vec<RecordBatch>,
+    replaced: Vec<Replaced>,
 }
 
 /// Runs a query of [`Parts::query`] and completes its rows.
@@ -199,11 +201,20 @@ async fn run_update(env: &Env, parts: &Parts, query: &ast::Statement) -> Result<
     let mut completer = RowCompleter::new(env, &grown.def, &names)?;
     let (mut begun, mut ended, mut next_to) = (Vec::new(), Vec::new(), Vec::new());
     let mut seen = (!parts.from.is_empty()).then(HashSet::new);
+    let has_actions = has_actions(env, &target.def);
+    let mut replaced = Vec::new();
     for batch in &batches {
         let (values, identity) = target.split(batch, seen.as_mut())?;
         let rows = completer.complete(&values.columns()[..names.len()], values.num_rows())?;
         let joined = values.project(&(names.len()..values.num_columns()).collect::<Vec<_>>())?;
         next_to.push(beside(&rows, &joined)?);
+        if has_actions {
+            replaced.push(Replaced {
+                collection: target.def.id,
+                ended: identity.clone(),
+                begun: rows.clone(),
+            });
+        }
         begun.push(rows);
         ended.push(identity);
     }
@@ -212,6 +223,7 @@ async fn run_update(env: &Env, parts: &Parts, query: &ast::Statement) -> Result<
         ended: concat(&ended)?,
         begun,
         beside: next_to,
+        replaced,
     })
 }
 
@@ -256,6 +268,7 @@ pub(super) async fn update(env: &Env, update: &ast::Update) -> Result<Evaluated,
         rows_affected,
         upsert: None,
         returning,
+        updated: updated.replaced,
     })
 }
 
@@ -319,6 +332,7 @@ pub(super) async fn delete(env: &Env, delete: &ast::Delete) -> Result<Evaluated,
         rows_affected,
         upsert: None,
         returning,
+        updated: Vec::new(),
     })
 }
 
@@ -345,23 +359,11 @@ pub(super) async fn truncate(env: &Env, truncate: &ast::Truncate) -> Result<Eval
     refuse(&[
         (truncate.partitions.is_some(), "TRUNCATE … PARTITION"),
         (truncate.identity.is_some(), "RESTART / CONTINUE IDENTITY"),
-        (
-            matches!(truncate.cascade, Some(ast::CascadeOption::Cascade)),
-            "TRUNCATE … CASCADE",
-        ),
         (truncate.on_cluster.is_some(), "ON CLUSTER"),
     ])?;
     let mut evaluated = Evaluated::nothing();
-    for table in &truncate.table_names {
-        let def = match env.collection(&table.name) {
-            Ok(def) => def,
-            Err(EngineError::UnknownTable { .. }) if truncate.if_exists => continue,
-            Err(error) => return Err(error),
-        };
-        // Once is enough for a table named twice.
-        if evaluated.changes.iter().any(|change| change.collection == def.id) {
-            continue;
-        }
+    let cascade = matches!(truncate.cascade, Some(ast::CascadeOption::Cascade));
+    for def in truncated(env, truncate, cascade)? {
         let target = Target {
             alias: quoted(&def.name),
             def,
@@ -372,6 +374,40 @@ pub(super) async fn truncate(env: &Env, truncate: &ast::Truncate) -> Result<Eval
         evaluated.changes.extend(change(&target.def, ended, None));
     }
     Ok(evaluated)
+}
+
+/// The tables that a TRUNCATE empties: those that it names, each once, and with CASCADE those that point to them.
+fn truncated(env: &Env, truncate: &ast::Truncate, cascade: bool) -> Result<Vec<Arc<CollectionDef>>, EngineError> {
+    let mut defs: Vec<Arc<CollectionDef>> = Vec::new();
+    for table in &truncate.table_names {
+        match env.collection(&table.name) {
+            Ok(def) if defs.iter().any(|named| named.id == def.id) => {}
+            Ok(def) => defs.push(def),
+            Err(EngineError::UnknownTable { .. }) if truncate.if_exists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let mut at = 0;
+    while let Some(def) = defs.get(at).map(Arc::clone) {
+        at += 1;
+        for (child, key) in env.names.definitions().references_to(def.id) {
+            if defs.iter().any(|named| named.id == child.id) {
+                continue;
+            }
+            if !cascade {
+                return Err(EngineError::Definition {
+                    message: format!(
+                        "`{}` cannot be truncated, because the foreign key `{}` of `{}` points to it",
+                        def.name, key.name, child.name
+                    ),
+                    sqlstate: "0A000",
+                    help: Some(format!("name `{}` too, or write CASCADE", child.name)),
+                });
+            }
+            defs.push(Arc::clone(child));
+        }
+    }
+    Ok(defs)
 }
 
 pub(super) fn change(def: &CollectionDef, ended: Option<RecordBatch>, begun: Option<RecordBatch>) -> Vec<TableChange> {

@@ -121,6 +121,7 @@ fn together(env: &Env, parts: Vec<Evaluated>, mut main: Evaluated) -> Result<Eva
         }
         all.schema.append(&mut part.schema);
         all.changes.append(&mut part.changes);
+        all.updated.append(&mut part.updated);
         all.upsert = all.upsert.or(part.upsert);
     }
     check_once(env, &all.changes)?;

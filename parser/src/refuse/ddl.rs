@@ -190,8 +190,8 @@ fn foreign_key(key: &ast::ForeignKeyConstraint, words: &Words<'_>) -> Result<(),
         columns: _,
         foreign_table: _,
         referred_columns: _,
-        on_delete,
-        on_update,
+        on_delete: _,
+        on_update: _,
         match_kind,
         characteristics,
     } = key;
@@ -213,18 +213,6 @@ fn foreign_key(key: &ast::ForeignKeyConstraint, words: &Words<'_>) -> Result<(),
             "leave it away: a row with a NULL in the key needs no parent",
             words.locate(&["MATCH"]),
         ));
-    }
-    for (clause, action) in [("ON DELETE", on_delete), ("ON UPDATE", on_update)] {
-        match action {
-            None | Some(ast::ReferentialAction::NoAction | ast::ReferentialAction::Restrict) => {}
-            Some(action) => {
-                return Err(ParseError::unsupported(
-                    format!("{clause} {action}"),
-                    "leave it away, and change the children in the same transaction",
-                    words.locate(&clause.split(' ').collect::<Vec<_>>()),
-                ));
-            }
-        }
     }
     Ok(())
 }

@@ -337,7 +337,7 @@ fn truncate(truncate: &ast::Truncate, words: &Words<'_>) -> Result<(), ParseErro
         table: _,
         if_exists: _,
         identity,
-        cascade,
+        cascade: _,
         on_cluster,
     } = truncate;
     refuse_if!(
@@ -353,13 +353,6 @@ fn truncate(truncate: &ast::Truncate, words: &Words<'_>) -> Result<(), ParseErro
         "RESTART IDENTITY",
         "leave it away",
         &["RESTART"]
-    );
-    refuse_if!(
-        words,
-        matches!(cascade, Some(ast::CascadeOption::Cascade)),
-        "CASCADE",
-        "name each table: TRUNCATE a, b",
-        &["CASCADE"]
     );
     refuse_if!(words, on_cluster.is_some(), "ON CLUSTER", "leave it away", &["CLUSTER"]);
     refuse_if!(
