@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use candor_proto::{ErrorCode, NodeName, RangeName, Retry};
-use candor_storage::{RecordError, StorageError};
+use candor_storage::{ApplyRefusal, RecordError, StorageError};
 
 use crate::certs::CertError;
 
@@ -137,6 +137,9 @@ pub enum ProposeError {
     /// The range could not be made or removed on disk.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    /// Its own rows do not fit each other or their collection: nothing was proposed.
+    #[error(transparent)]
+    Refused(ApplyRefusal),
     /// A record could not be encoded.
     #[error("the transaction cannot be written to the log")]
     Encode(#[source] RecordError),
@@ -151,6 +154,7 @@ impl ProposeError {
             Self::Exists(_) => ErrorCode::AlreadyExists,
             Self::Name(_) => ErrorCode::BadValue,
             Self::Stopping => ErrorCode::OutcomeUnknown,
+            Self::Refused(refusal) => refusal.code(),
             Self::Overloaded => ErrorCode::Overloaded,
             Self::TooMany { .. } => ErrorCode::Unsupported,
             Self::Cluster(_) | Self::Encode(_) => ErrorCode::Internal,

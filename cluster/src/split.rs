@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use candor_proto::limits;
-use candor_storage::{Record, RecordError, TableChange, Transaction, TransactionPart};
+use candor_storage::{ApplyRefusal, Record, RecordError, RunError, TableChange, Transaction, TransactionPart};
 
 /// What one entry should hold at most, bytes. A single row may take more, up to [`limits::ENTRY_BYTES_MAX`].
 const PART_BYTES: usize = 1 << 20;
@@ -16,6 +16,17 @@ const PART_BYTES: usize = 1 << 20;
 pub(crate) enum SplitError {
     Encode(RecordError),
     TooLarge(usize),
+    Refused(ApplyRefusal),
+}
+
+impl From<RunError> for SplitError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Refused(refusal) => Self::Refused(refusal),
+            RunError::Encode(error) => Self::Encode(error),
+            other => Self::Encode(RecordError::Malformed(other.to_string())),
+        }
+    }
 }
 
 /// The records of a transaction in log order; `txn` marks its parts, should there be any.

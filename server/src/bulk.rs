@@ -44,7 +44,7 @@ impl Run<'_> {
         let engine = self.shared.engine.clone();
         let progress = Arc::clone(&self.progress);
         let reading = engine.copy_from(ctx, copy, CopyInput::Path(path.into()), progress, Some(sink));
-        let writing = append(self.shared.cluster.begin_bulk(range)?, batches);
+        let writing = append(self.shared.cluster.begin_bulk(range, snapshot)?, batches);
         let (copied, bulk) = tokio::join!(reading, writing);
         // What stopped the writer is why the reader was stopped.
         let bulk = bulk?;
@@ -55,7 +55,7 @@ impl Run<'_> {
                 .await;
         }
         let mut evaluated = copied.evaluated;
-        let committed = self.finish(bulk, snapshot, &mut evaluated).await?;
+        let committed = Box::pin(self.finish(bulk, snapshot, &mut evaluated)).await?;
         self.answer(range, &committed, evaluated)
     }
 
@@ -97,7 +97,7 @@ impl Run<'_> {
             schema: std::mem::take(&mut evaluated.schema),
             ..Transaction::default()
         };
-        self.committing(bulk.commit(transaction)).await
+        self.committing(Box::pin(bulk.commit(transaction))).await
     }
 }
 

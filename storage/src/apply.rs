@@ -14,8 +14,10 @@ use crate::entry::Entry;
 use crate::error::{ApplyRefusal, StorageError};
 use crate::readers::Readers;
 use crate::record::{Record, TableChange, Transaction, TransactionPart};
+use crate::runs::{Gathered, PendingImage, PendingParts, PendingRun, RunPiece};
 use crate::schema::{Alteration, CollectionId, SchemaChange};
 use crate::table::alter::Altered;
+use crate::table::freeze::SegmentHome;
 use crate::table::refer::{Reference, Side};
 use crate::table::{StagedChange, Staging, Table, TableSnapshot, Unfit, stage};
 
@@ -71,21 +73,19 @@ impl RangeState {
 
 /// Applies entries in the order of the log. The tables it changes are shared with readers, who see a version only once
 /// the state with it is published.
-#[derive(Default)]
 pub(crate) struct Applier {
     pub(crate) state: RangeState,
-    /// Parts that wait for their transaction. The log holds them too, so what is here is bounded by what a leader
-    /// appends between two transactions of its own.
-    parts: BTreeMap<u128, Parts>,
+    /// Parts that wait for their transaction.
+    parts: BTreeMap<u128, PendingParts>,
     schemas: SchemaCache,
+    home: SegmentHome,
 }
 
-/// The parts of a transaction that has not come yet.
-struct Parts {
-    /// The entry of the first of them.
-    first: LogIndex,
-    changes: Vec<TableChange>,
-}
+/// What a transaction changes, by collection.
+type AllChanges = (
+    BTreeMap<CollectionId, Vec<TableChange>>,
+    BTreeMap<CollectionId, Vec<PendingRun>>,
+);
 
 /// A transaction that fits.
 struct Staged {
@@ -95,17 +95,29 @@ struct Staged {
 }
 
 impl Applier {
-    /// One that goes on from `state`.
-    pub(crate) fn new(state: RangeState) -> Self {
+    /// One that goes on from `state`, and has the runs of transactions that have not come yet.
+    pub(crate) fn new(state: RangeState, home: SegmentHome, pending: &[PendingImage]) -> Self {
+        let restored = pending
+            .iter()
+            .map(|image| (image.txn, PendingParts::restored(image, &home)));
         Self {
             state,
-            ..Self::default()
+            parts: restored.collect(),
+            schemas: SchemaCache::default(),
+            home,
         }
     }
 
-    /// The first entry that is needed to apply those to come: the first part of a transaction that has not come yet.
+    /// The first entry that is needed to apply those to come, beside what [`Applier::pending`] gives: the first part of a
+    /// transaction that has not come yet.
     pub(crate) fn first_part(&self) -> Option<LogIndex> {
-        self.parts.values().map(|parts| parts.first).min()
+        self.parts.values().filter_map(PendingParts::first_needed).min()
+    }
+
+    /// The runs of transactions that have not come yet.
+    pub(crate) fn pending(&self) -> Vec<PendingImage> {
+        let images = self.parts.iter().filter_map(|(txn, parts)| parts.image(*txn));
+        images.collect()
     }
 
     /// Takes in the parts in an entry that was applied before the state was stored, and forgets those whose transaction
@@ -121,6 +133,7 @@ impl Applier {
         match self.decode(entry)? {
             Record::LeaderElected { .. } => self.parts.clear(),
             Record::Part(part) => self.take_part(index, part),
+            Record::Run(piece) => self.take_piece(index, piece)?,
             Record::Discard { txn } => drop(self.parts.remove(&txn)),
             Record::Transaction(transaction) => {
                 if let Some((txn, _)) = transaction.parts {
@@ -145,6 +158,10 @@ impl Applier {
             }
             Record::Part(part) => {
                 self.take_part(index, part);
+                Outcome::Other
+            }
+            Record::Run(piece) => {
+                self.take_piece(index, piece)?;
                 Outcome::Other
             }
             Record::Discard { txn } => {
@@ -174,15 +191,16 @@ impl Applier {
     }
 
     fn take_part(&mut self, index: LogIndex, part: TransactionPart) {
-        let parts = self.parts.entry(part.txn).or_insert_with(|| Parts {
-            first: index,
-            changes: Vec::new(),
-        });
-        parts.changes.push(part.change);
+        self.parts.entry(part.txn).or_default().take_change(index, part.change);
+    }
+
+    fn take_piece(&mut self, index: LogIndex, piece: RunPiece) -> Result<(), StorageError> {
+        let parts = self.parts.entry(piece.txn).or_default();
+        parts.take_piece(index, piece, &self.home)
     }
 
     fn stage(&mut self, index: LogIndex, transaction: Transaction) -> Result<Staged, Unfit> {
-        let mut changes = self.gather(transaction.parts, transaction.changes)?;
+        let (mut changes, mut runs) = self.gather(transaction.parts, transaction.changes)?;
         let current = self.state.catalog();
         check_made_for(&current, transaction.snapshot, &transaction.schema, changes.keys())?;
         let catalog = match &transaction.schema[..] {
@@ -217,7 +235,8 @@ impl Applier {
         ground.check_rows_unchanged(&transaction.schema)?;
         let mut tables = Vec::with_capacity(changes.len());
         for (id, changes) in changes {
-            tables.push((id, ground.stage(id, &changes)?));
+            let runs = runs.remove(&id).unwrap_or_default();
+            tables.push((id, ground.stage(id, (&changes, &runs, &self.home))?));
         }
         ground.check_references(&tables)?;
         let table = |id: &CollectionId| ground.table(*id).map(Arc::clone);
@@ -232,27 +251,27 @@ impl Applier {
         })
     }
 
-    /// All changes of a transaction, those in its parts first, by collection.
-    fn gather(
-        &mut self,
-        parts: Option<(u128, u32)>,
-        own: Vec<TableChange>,
-    ) -> Result<BTreeMap<CollectionId, Vec<TableChange>>, ApplyRefusal> {
-        let mut all = Vec::new();
+    /// All changes and runs of a transaction by collection, the changes in its parts before its own. A collection that
+    /// has runs has a list of changes, if only an empty one.
+    fn gather(&mut self, parts: Option<(u128, u32)>, own: Vec<TableChange>) -> Result<AllChanges, ApplyRefusal> {
+        let mut gathered = Gathered::default();
         if let Some((txn, expected)) = parts {
-            all = self.parts.remove(&txn).map(|parts| parts.changes).unwrap_or_default();
-            if all.len() != expected as usize {
+            gathered = self.parts.remove(&txn).map(PendingParts::gathered).unwrap_or_default();
+            if gathered.count != expected {
                 return Err(ApplyRefusal::Incomplete {
-                    found: all.len() as u32,
+                    found: gathered.count,
                     expected,
                 });
             }
         }
         let mut changes: BTreeMap<_, Vec<TableChange>> = BTreeMap::new();
-        for change in all.into_iter().chain(own) {
+        for id in gathered.runs.keys() {
+            changes.entry(*id).or_default();
+        }
+        for change in gathered.changes.into_iter().chain(own) {
             changes.entry(change.collection).or_default().push(change);
         }
-        Ok(changes)
+        Ok((changes, gathered.runs))
     }
 
     fn commit(&mut self, index: LogIndex, staged: Staged) -> Outcome {
@@ -369,7 +388,11 @@ impl Ground<'_> {
         Ok(())
     }
 
-    fn stage(&self, id: CollectionId, changes: &[TableChange]) -> Result<StagedChange, Unfit> {
+    fn stage(
+        &self,
+        id: CollectionId,
+        rows_to_come: (&[TableChange], &[PendingRun], &SegmentHome),
+    ) -> Result<StagedChange, Unfit> {
         let (rows, table) = self.rows(id)?;
         let (def, layout) = (rows.shared_def(), rows.layout());
         let old = self.before.collection_by_id(id);
@@ -384,7 +407,7 @@ impl Ground<'_> {
             layout: &layout,
             altered,
         };
-        stage(&staging, self.snapshot, changes)
+        stage(&staging, self.snapshot, rows_to_come)
     }
 
     /// Whether every child has its parent, as far as the transaction can have changed that.

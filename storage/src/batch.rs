@@ -43,13 +43,14 @@ pub(crate) struct WireBatch<'a> {
     data: WireBytes<'a>,
 }
 
-enum WireBytes<'a> {
+/// Bytes that are borrowed from the record when they are read.
+pub(crate) enum WireBytes<'a> {
     Borrowed(&'a [u8]),
     Owned(Vec<u8>),
 }
 
 impl WireBytes<'_> {
-    fn as_slice(&self) -> &[u8] {
+    pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
             Self::Borrowed(bytes) => bytes,
             Self::Owned(bytes) => bytes,

@@ -12,6 +12,7 @@ mod layout;
 mod log;
 mod readers;
 mod record;
+mod runs;
 mod schema;
 pub mod segments;
 mod snapshot;
@@ -25,6 +26,7 @@ pub use entry::{Entry, chain};
 pub use error::{ApplyRefusal, ReadError, RecordError, SnapshotError, StorageError};
 pub use log::Agreement;
 pub use record::{Mutation, Record, TableChange, Transaction, TransactionPart};
+pub use runs::{RunBuilder, RunError, RunPiece, RunStart};
 pub use schema::{
     ARRAY_DEPTH_MAX, Alteration, CheckDef, CollectionDef, CollectionId, ColumnDef, ColumnType, ElementType,
     ForeignAction, ForeignKeyDef, KeyDef, KeyKind, ROW_ID_COLUMN, ReplicaDef, SchemaChange, TypeDef, TypeId, ViewDef,

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use candor_proto::{LogIndex, NodeName};
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{SchemaCache, WireBatch};
+use crate::batch::{SchemaCache, WireBatch, WireBytes};
 use crate::error::RecordError;
+use crate::runs::{RunPiece, RunStart};
 use crate::schema::{CollectionId, SchemaChange};
 
 /// What one entry holds.
@@ -22,6 +23,8 @@ pub enum Record {
     },
     /// One of the pieces that a large transaction was split into; it waits for its [`Transaction`].
     Part(TransactionPart),
+    /// A piece of the rows of a large transaction, as they will stand in a file; it waits likewise.
+    Run(RunPiece),
     /// Changes that take effect together, or not at all.
     Transaction(Transaction),
     /// The parts of a transaction that will not come are forgotten.
@@ -98,6 +101,15 @@ struct WirePart<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
+struct WireRun<'a> {
+    txn: u128,
+    collection: CollectionId,
+    start: Option<RunStart>,
+    #[serde(borrow)]
+    bytes: WireBytes<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
 struct WireTransaction<'a> {
     snapshot: LogIndex,
     schema: Vec<SchemaChange>,
@@ -118,6 +130,8 @@ impl Record {
     pub const HORIZON: u8 = 4;
     /// The kind of a [`Record::Discard`] entry.
     pub const DISCARD: u8 = 5;
+    /// The kind of a [`Record::Run`] entry.
+    pub const RUN: u8 = 6;
 
     /// The kind and the payload of an entry with this record. Equal records of equal layout encode to equal bytes.
     ///
@@ -134,6 +148,15 @@ impl Record {
                     change: WireChange::new(&part.change)?,
                 };
                 (Self::PART, write(&wire)?)
+            }
+            Self::Run(piece) => {
+                let wire = WireRun {
+                    txn: piece.txn,
+                    collection: piece.collection,
+                    start: piece.start.clone(),
+                    bytes: WireBytes::Borrowed(&piece.bytes),
+                };
+                (Self::RUN, write(&wire)?)
             }
             Self::Transaction(transaction) => {
                 let wire = WireTransaction {
@@ -172,6 +195,15 @@ impl Record {
                 Ok(Self::Part(TransactionPart {
                     txn: wire.txn,
                     change: wire.change.read(schemas)?,
+                }))
+            }
+            Self::RUN => {
+                let wire: WireRun<'_> = read(payload)?;
+                Ok(Self::Run(RunPiece {
+                    txn: wire.txn,
+                    collection: wire.collection,
+                    start: wire.start,
+                    bytes: Bytes::copy_from_slice(wire.bytes.as_slice()),
                 }))
             }
             Self::TRANSACTION => {

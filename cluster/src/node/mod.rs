@@ -301,6 +301,7 @@ async fn encode(transaction: Transaction) -> Result<Vec<(u8, bytes::Bytes)>, Pro
 fn unfit(error: SplitError) -> ProposeError {
     match error {
         SplitError::Encode(error) => ProposeError::Encode(error),
+        SplitError::Refused(refusal) => ProposeError::Refused(refusal),
         SplitError::TooLarge(bytes) => ProposeError::TooLarge {
             bytes,
             limit: candor_proto::limits::ENTRY_BYTES_MAX,

@@ -38,6 +38,12 @@ pub trait SegmentFiles: Send + Sync {
     /// The place refuses.
     fn create(&self) -> Result<Box<dyn NewFile>, StorageError>;
 
+    /// Makes files durable that were shown ([`NewFile::show`]).
+    ///
+    /// # Errors
+    /// The place refuses.
+    fn sync(&self, names: &[String]) -> Result<(), StorageError>;
+
     /// Removes the file of this name; fine if there is none.
     ///
     /// # Errors
@@ -76,6 +82,15 @@ pub trait NewFile: Send {
     /// # Errors
     /// The place refuses.
     fn publish(self: Box<Self>, name: &str) -> Result<(), StorageError>;
+
+    /// As [`NewFile::publish`], but durable only once [`SegmentFiles::sync`] has been told of the name: for what can be
+    /// made again until then.
+    ///
+    /// # Errors
+    /// The place refuses.
+    fn show(self: Box<Self>, name: &str) -> Result<(), StorageError> {
+        self.publish(name)
+    }
 }
 
 /// A folder of a [`Disk`].
@@ -122,6 +137,18 @@ impl SegmentFiles for DiskFiles {
             pending: Vec::with_capacity(WRITE_BYTES),
             is_published: false,
         }))
+    }
+
+    fn sync(&self, names: &[String]) -> Result<(), StorageError> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        for name in names {
+            let path = self.dir.join(name);
+            let sync = || self.disk.open(&path)?.sync();
+            sync().map_err(|error| write_error("sync", &path, error))?;
+        }
+        sync_names(&*self.disk, &self.dir).map_err(|error| write_error("sync", &self.dir, error))
     }
 
     fn remove(&self, name: &str) -> Result<(), StorageError> {
@@ -198,14 +225,31 @@ impl NewFile for NewDiskFile {
         let publish = || {
             self.file.sync()?;
             self.disk.rename(&self.path, &to)?;
-            self.disk.sync_dir(&self.dir)?;
-            // The folder itself may be new.
-            self.dir.parent().map_or(Ok(()), |above| self.disk.sync_dir(above))
+            sync_names(&*self.disk, &self.dir)
         };
         publish().map_err(|error| write_error("publish", &to, error))?;
         self.is_published = true;
         Ok(())
     }
+
+    fn show(mut self: Box<Self>, name: &str) -> Result<(), StorageError> {
+        let to = self.dir.join(name);
+        if self.disk.open(&to).is_ok() {
+            // The same content is there already, and may be relied on: a crash must not put less in its place.
+            return self.publish(name);
+        }
+        self.flush()?;
+        let renamed = self.disk.rename(&self.path, &to);
+        renamed.map_err(|error| write_error("publish", &to, error))?;
+        self.is_published = true;
+        Ok(())
+    }
+}
+
+/// Makes the names in a folder durable, and that of the folder itself, which may be new.
+fn sync_names(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    disk.sync_dir(dir)?;
+    dir.parent().map_or(Ok(()), |above| disk.sync_dir(above))
 }
 
 impl Drop for NewDiskFile {
@@ -304,6 +348,11 @@ impl SegmentFiles for ObjectFiles {
             prefix: self.prefix.clone(),
             parts: Vec::new(),
         }))
+    }
+
+    fn sync(&self, _names: &[String]) -> Result<(), StorageError> {
+        // What was put is durable.
+        Ok(())
     }
 
     fn remove(&self, name: &str) -> Result<(), StorageError> {

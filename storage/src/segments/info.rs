@@ -44,6 +44,8 @@ pub struct SegmentInfo {
     pub keys: Option<FileRef>,
     /// Rows in each row group.
     pub group_rows: Vec<u32>,
+    /// What is added to a row id of the file: rows that were written before they had ids count from 0 there.
+    pub row_base: u64,
     /// The smallest and the largest row id.
     pub row_ids: (u64, u64),
     /// How the row ids are ordered.
@@ -60,6 +62,12 @@ impl SegmentInfo {
         self.group_rows.iter().sum()
     }
 
+    /// Tells it from all other segments of its table: its content, and what its row ids are counted from, because rows
+    /// that were loaded twice make equal files.
+    pub(crate) fn identity(&self) -> (u128, u64) {
+        (self.file.content, self.row_base)
+    }
+
     /// Bytes of its files.
     pub fn size(&self) -> u64 {
         self.file.size + self.keys.map_or(0, |keys| keys.size)
@@ -70,6 +78,16 @@ impl SegmentInfo {
         let mut names = vec![self.parquet_name()];
         names.extend(self.keys_name());
         names
+    }
+
+    /// The same rows, whose ids counted from 0, under ids from `base` on. `None` if there are no such ids.
+    pub(crate) fn based_at(&self, base: u64) -> Option<Self> {
+        let moved = |row: u64| row.checked_sub(self.row_base)?.checked_add(base);
+        Some(Self {
+            row_base: base,
+            row_ids: (moved(self.row_ids.0)?, moved(self.row_ids.1)?),
+            ..self.clone()
+        })
     }
 
     /// What is known of the column of this id, if it is there.

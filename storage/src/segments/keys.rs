@@ -5,6 +5,8 @@
 //! first fingerprints is kept in memory, so a probe reads one block, seldom two. A hit says that a row may have the key:
 //! the key columns decide. Of a million rows, one in 4000 probes meets a row of another key.
 
+use std::ops::Range;
+
 use arrow::array::{Array, ArrayRef};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
@@ -203,13 +205,16 @@ impl KeyFile {
         Ok(())
     }
 
-    /// All entries of a key, ascending.
-    pub(crate) fn entries(&self, key: usize) -> Result<Vec<(u32, u32)>, StorageError> {
+    /// The entries of a key whose fingerprints lie in `range`, ascending.
+    pub(crate) fn entries(&self, key: usize, range: &Range<u64>) -> Result<Vec<(u32, u32)>, StorageError> {
         let key = &self.keys[key];
-        let mut entries = Vec::with_capacity(key.entries as usize);
-        for place in 0..key.directory.len() as u32 {
-            let block = self.read_block(key.first_block + place)?;
-            entries.extend(block.fingerprints.into_iter().zip(block.ordinals));
+        let first = key.directory.partition_point(|first| u64::from(*first) < range.start);
+        let blocks = first.saturating_sub(1)..key.directory.partition_point(|first| u64::from(*first) < range.end);
+        let mut entries = Vec::with_capacity(blocks.len() * BLOCK_ENTRIES);
+        for place in blocks {
+            let block = self.read_block(key.first_block + place as u32)?;
+            let found = block.fingerprints.into_iter().zip(block.ordinals);
+            entries.extend(found.filter(|(print, _)| range.contains(&u64::from(*print))));
         }
         Ok(entries)
     }

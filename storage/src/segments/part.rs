@@ -286,7 +286,8 @@ impl PartReader {
             columns.push(self.as_asked(&array, ordinal)?);
         }
         if self.request.with_row_id {
-            columns.push(self.selected(Source::RowId, &range, selected.as_ref())?);
+            let stored = self.selected(Source::RowId, &range, selected.as_ref())?;
+            columns.push(self.part.segment.based(stored));
         }
         self.at = range.end;
         batch_of(&self.fields, columns, rows)
@@ -368,7 +369,7 @@ impl PartReader {
         let view = &self.part.view;
         let living = view.deleted.living(self.part.ordinals(), view.version);
         let group = &self.footer.details.groups[self.part.group];
-        if group.row_ids.1 < view.row_limit {
+        if self.part.segment.info().row_base + group.row_ids.1 < view.row_limit {
             return Ok(living);
         }
         let ids = self.part.segment.row_ids(&self.footer, self.part.group)?;
@@ -439,7 +440,7 @@ impl PartReader {
     ) -> Result<(Range<usize>, ArrayRef), StorageError> {
         let (segment, group) = (&self.part.segment, self.part.group);
         if matches!(source, Source::RowId) && !self.is_streamed {
-            return Ok((0..self.part.len(), segment.row_ids(&self.footer, group)?));
+            return Ok((0..self.part.len(), segment.stored_row_ids(&self.footer, group)?));
         }
         if !self.is_streamed {
             return Ok((0..self.part.len(), segment.column(&self.footer, group, column)?));

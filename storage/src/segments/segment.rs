@@ -144,7 +144,7 @@ impl Segment {
         }
         let footer = self.footer()?;
         let (rows, place) = self.value_at(&footer, footer.row_id_column(), ordinal)?;
-        Ok(rows.as_primitive::<UInt64Type>().value(place))
+        Ok(self.info.row_base + rows.as_primitive::<UInt64Type>().value(place))
     }
 
     /// The ordinal of the row of this id; `None` if it is not in this segment.
@@ -158,9 +158,10 @@ impl Segment {
         }
         match self.info.row_order {
             RowOrder::Dense => Ok(Some((row - min) as u32)),
-            RowOrder::Ascending => self.ordinal_by_halving(row),
+            RowOrder::Ascending => self.ordinal_by_halving(row - self.info.row_base),
             RowOrder::Indexed => {
-                for ordinal in self.candidates(&[], row_fingerprint(row))?.unwrap_or_default() {
+                let stored = row_fingerprint(row - self.info.row_base);
+                for ordinal in self.candidates(&[], stored)?.unwrap_or_default() {
                     if self.row_id(ordinal)? == row {
                         return Ok(Some(ordinal));
                     }
@@ -170,6 +171,7 @@ impl Segment {
         }
     }
 
+    /// `row` is the id as it stands in the file.
     fn ordinal_by_halving(&self, row: u64) -> Result<Option<u32>, StorageError> {
         let footer = self.footer()?;
         let groups = &footer.details.groups;
@@ -262,11 +264,20 @@ impl Segment {
     /// # Errors
     /// The key file is damaged, or the place refuses.
     pub fn fingerprints(&self, ids: &[u32]) -> Result<Option<Vec<(u32, u32)>>, StorageError> {
+        self.fingerprints_in(ids, &(0..1 << 32))
+    }
+
+    /// Those of [`Segment::fingerprints`] that lie in `range`.
+    pub(crate) fn fingerprints_in(
+        &self,
+        ids: &[u32],
+        range: &Range<u64>,
+    ) -> Result<Option<Vec<(u32, u32)>>, StorageError> {
         if self.info.keys.is_none() {
             return Ok(None);
         }
         let file = self.key_file()?;
-        file.key(ids).map(|key| file.entries(key)).transpose()
+        file.key(ids).map(|key| file.entries(key, range)).transpose()
     }
 
     /// Ordinals of rows whose key on these columns may have this fingerprint, ascending; `None` if there is no index on
@@ -383,13 +394,28 @@ impl Segment {
 
     /// The row ids of a row group.
     pub(crate) fn row_ids(&self, footer: &SegmentFooter, group: usize) -> Result<ArrayRef, StorageError> {
+        Ok(self.based(self.stored_row_ids(footer, group)?))
+    }
+
+    /// The row ids of a row group as they stand in the file; [`Segment::based`] makes those of the table of them.
+    pub(crate) fn stored_row_ids(&self, footer: &SegmentFooter, group: usize) -> Result<ArrayRef, StorageError> {
         if self.info.row_order == RowOrder::Dense {
             let range = self.group_range(group);
-            let first = self.info.row_ids.0;
+            let first = self.info.row_ids.0 - self.info.row_base;
             let ids = first + u64::from(range.start)..first + u64::from(range.end);
             return Ok(Arc::new(UInt64Array::from_iter_values(ids)));
         }
         self.column(footer, group, footer.row_id_column())
+    }
+
+    /// Row ids of the table, of those that stand in the file.
+    pub(crate) fn based(&self, stored: ArrayRef) -> ArrayRef {
+        let base = self.info.row_base;
+        if base == 0 {
+            return stored;
+        }
+        let ids: UInt64Array = stored.as_primitive::<UInt64Type>().unary(|row| row + base);
+        Arc::new(ids)
     }
 
     /// The cache it reads through.

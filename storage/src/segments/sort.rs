@@ -11,6 +11,7 @@ use super::file::SegmentFiles;
 use super::info::SegmentInfo;
 use super::writer::{SEGMENT_ROWS_MAX, SegmentSpec, SegmentWriter};
 use crate::error::StorageError;
+use crate::table::KeySpec;
 
 /// Rows that are copied together.
 const COPY_ROWS: usize = 16_384;
@@ -56,36 +57,29 @@ impl RowSorter {
     /// # Errors
     /// The disk refuses, or is full. Segments that were finished before are garbage.
     pub fn write(self, files: &Arc<dyn SegmentFiles>, segment_rows: u32) -> Result<Vec<SegmentInfo>, StorageError> {
-        let segment_rows = segment_rows.clamp(1, SEGMENT_ROWS_MAX) as usize;
         let sorted = self
             .sorted()
             .map_err(|error| super::writer::encode_error(files.as_ref(), &error))?;
-        let mut infos = Vec::new();
-        let mut at = 0;
-        while at < sorted.rows {
-            let end = sorted.rows.min(at + segment_rows);
-            let mut writer = SegmentWriter::new(Arc::clone(files), sorted.spec.clone())?;
-            while at < end {
-                let rows = COPY_ROWS.min(end - at);
-                let copied = sorted.copy(at, rows);
-                let (columns, ids) = copied.map_err(|error| super::writer::encode_error(files.as_ref(), &error))?;
-                writer.push(&columns, &ids)?;
-                at += rows;
-            }
-            infos.extend(writer.finish()?);
-        }
-        Ok(infos)
+        sorted.write(files, segment_rows)
     }
 
-    fn sorted(self) -> Result<Sorted, ArrowError> {
+    /// The rows in order.
+    pub(crate) fn sorted(self) -> Result<SortedRows, ArrowError> {
         let order = if self.spec.key.is_empty() {
             self.order_by_id()
         } else {
             self.order_by_key()?
         };
-        Ok(Sorted {
+        let mut starts = Vec::with_capacity(self.batches.len());
+        let mut before = 0;
+        for (_, ids) in &self.batches {
+            starts.push(before);
+            before += ids.len();
+        }
+        Ok(SortedRows {
             spec: self.spec,
             batches: self.batches,
+            starts,
             rows: self.rows,
             order,
         })
@@ -131,45 +125,93 @@ impl RowSorter {
     }
 }
 
-struct Sorted {
+/// Rows in the order of a segment.
+pub(crate) struct SortedRows {
     spec: SegmentSpec,
     batches: Vec<(Vec<ArrayRef>, UInt64Array)>,
+    /// How many rows come before each batch.
+    starts: Vec<usize>,
     rows: usize,
     /// Batch and row of each row; `None`: as they came.
     order: Option<Vec<(u32, u32)>>,
 }
 
-impl Sorted {
+impl SortedRows {
+    /// As [`RowSorter::write`].
+    pub(crate) fn write(
+        &self,
+        files: &Arc<dyn SegmentFiles>,
+        segment_rows: u32,
+    ) -> Result<Vec<SegmentInfo>, StorageError> {
+        let segment_rows = segment_rows.clamp(1, SEGMENT_ROWS_MAX) as usize;
+        let mut infos = Vec::new();
+        let mut at = 0;
+        while at < self.rows {
+            let end = self.rows.min(at + segment_rows);
+            let mut writer = SegmentWriter::new(Arc::clone(files), self.spec.clone())?;
+            while at < end {
+                let copied = self.copy(at, COPY_ROWS.min(end - at));
+                let (columns, ids) = copied.map_err(|error| super::writer::encode_error(files.as_ref(), &error))?;
+                writer.push(&columns, &ids)?;
+                at += ids.len();
+            }
+            infos.extend(writer.finish()?);
+        }
+        Ok(infos)
+    }
+
+    /// The columns of the key, in its order, of a batch, and the row there whose primary key another row has too.
+    pub(crate) fn repeated_key(&self, key: &KeySpec) -> Result<Option<(Vec<ArrayRef>, usize)>, ArrowError> {
+        let places = self.spec.places(key.columns());
+        let mut before: Option<Vec<u8>> = None;
+        let mut at = 0;
+        while at < self.rows {
+            let (columns, ids) = self.copy_of(&places, at, COPY_ROWS.min(self.rows - at))?;
+            let keys = key.encode(&columns)?;
+            for row in 0..keys.len() {
+                let bytes = keys.bytes(row);
+                let same = match row.checked_sub(1) {
+                    None => before.as_deref() == Some(bytes),
+                    Some(before) => keys.bytes(before) == bytes,
+                };
+                if same {
+                    return Ok(Some((columns, row)));
+                }
+            }
+            before = keys.len().checked_sub(1).map(|last| keys.bytes(last).to_vec());
+            at += ids.len();
+        }
+        Ok(None)
+    }
+
     fn copy(&self, at: usize, rows: usize) -> Result<(Vec<ArrayRef>, UInt64Array), ArrowError> {
-        let places: Vec<(usize, usize)> = match &self.order {
-            Some(order) => order[at..at + rows]
-                .iter()
-                .map(|(batch, row)| (*batch as usize, *row as usize))
-                .collect(),
-            None => self.unsorted(at, rows),
+        let all: Vec<usize> = (0..self.spec.columns.len()).collect();
+        self.copy_of(&all, at, rows)
+    }
+
+    /// Some of the columns of at most `rows` rows from the `at`th on, one row at least.
+    fn copy_of(&self, columns: &[usize], at: usize, rows: usize) -> Result<(Vec<ArrayRef>, UInt64Array), ArrowError> {
+        let Some(order) = &self.order else {
+            let batch = self.starts.partition_point(|start| *start <= at) - 1;
+            let (arrays, ids) = &self.batches[batch];
+            let first = at - self.starts[batch];
+            let rows = rows.min(ids.len() - first);
+            let columns = columns.iter().map(|place| arrays[*place].slice(first, rows));
+            return Ok((columns.collect(), ids.slice(first, rows)));
         };
-        let column = |place: usize| {
+        let places = order[at..at + rows].iter();
+        let places: Vec<(usize, usize)> = places.map(|(batch, row)| (*batch as usize, *row as usize)).collect();
+        let column = |place: &usize| {
             let arrays: Vec<&dyn Array> = self
                 .batches
                 .iter()
-                .map(|(columns, _)| columns[place].as_ref())
+                .map(|(columns, _)| columns[*place].as_ref())
                 .collect();
             interleave(&arrays, &places)
         };
-        let columns = (0..self.spec.columns.len()).map(column).collect::<Result<_, _>>()?;
+        let columns = columns.iter().map(column).collect::<Result<_, _>>()?;
         let ids: Vec<&dyn Array> = self.batches.iter().map(|(_, ids)| ids as &dyn Array).collect();
         let ids = interleave(&ids, &places)?;
         Ok((columns, ids.as_primitive::<UInt64Type>().clone()))
-    }
-
-    fn unsorted(&self, at: usize, rows: usize) -> Vec<(usize, usize)> {
-        let mut before = 0;
-        let mut places = Vec::with_capacity(rows);
-        for (batch, (_, ids)) in self.batches.iter().enumerate() {
-            let range = at.max(before)..(at + rows).min(before + ids.len());
-            places.extend(range.map(|row| (batch, row - before)));
-            before += ids.len();
-        }
-        places
     }
 }

@@ -335,6 +335,7 @@ impl SegmentWriter {
             file,
             keys,
             group_rows: details.groups.iter().map(|group| group.rows).collect(),
+            row_base: 0,
             row_ids: details.row_ids,
             row_order,
             columns: details.column_statistics(),

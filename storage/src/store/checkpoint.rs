@@ -15,6 +15,7 @@ use crate::catalog::Catalog;
 use crate::error::StorageError;
 use crate::layout::Layout;
 use crate::readers::Reader;
+use crate::runs::PendingImage;
 use crate::schema::CollectionId;
 use crate::table::Table;
 use crate::table::freeze::{Frozen, Move};
@@ -25,6 +26,7 @@ struct FrozenRange {
     applied: (Position, Chain),
     state: RangeState,
     first_part: Option<LogIndex>,
+    pending: Vec<PendingImage>,
     tables: BTreeMap<CollectionId, (Arc<Table>, Frozen)>,
     /// Rows that ended at or before this version are not needed by anybody.
     drop: u64,
@@ -56,10 +58,11 @@ impl RangeStore {
         for (id, (table, rows)) in &frozen.tables {
             let layouts = layouts(&frozen.state.catalogs, *id);
             let moved = Move::deltas(table, &rows.deltas, &layouts, &self.home, frozen.drop)?;
-            self.watch(&moved);
             moved.carry(frozen.drop)?;
             moves.insert(*id, moved);
         }
+        // Rows that came in segments of their own.
+        self.home.sync()?;
         let manifest = frozen.manifest(self, &moves);
         let written = *number;
         *number += 1;
@@ -86,11 +89,6 @@ impl RangeStore {
         Ok(())
     }
 
-    pub(super) fn watch(&self, moved: &Move) {
-        let mut kept = self.kept.lock();
-        moved.to.iter().for_each(|main| kept.watch(&main.segment));
-    }
-
     fn freeze(&self) -> FrozenRange {
         let applier = self.applier.lock();
         let applied = self.applied();
@@ -102,6 +100,7 @@ impl RangeStore {
         FrozenRange {
             tables: frozen.collect(),
             first_part: applier.first_part(),
+            pending: applier.pending(),
             drop: self.horizon_in_use().0,
             _reader: self.readers.open(applied.0.index.0),
             applied,
@@ -138,6 +137,7 @@ impl FrozenRange {
             epochs: self.state.epochs.to_vec(),
             catalogs: self.state.catalogs.iter().map(|catalog| catalog.image()).collect(),
             tables: self.tables.iter().map(table).collect(),
+            pending: self.pending.clone(),
         }
     }
 }

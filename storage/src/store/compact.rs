@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use super::RangeStore;
 use super::checkpoint::{image, layouts};
+use super::garbage::KeptManifest;
 use super::manifest::{self, Manifest};
 use crate::error::StorageError;
 use crate::schema::CollectionId;
+use crate::segments::SegmentInfo;
 use crate::table::Table;
 use crate::table::freeze::Move;
 use crate::table::layers::MainSegment;
@@ -59,7 +61,7 @@ impl RangeStore {
         let state = self.published.read().state.clone();
         let drop = self.horizon_in_use().min(newest.horizon).0;
         let mut tables = state.tables.iter();
-        let Some(candidate) = tables.find_map(|(id, table)| candidate(*id, table, drop)) else {
+        let Some(candidate) = tables.find_map(|(id, table)| candidate(*id, table, &newest, drop)) else {
             return Ok(false);
         };
         let mut manifest = Manifest::read(&*self.disk, &self.dir, newest.number())?;
@@ -72,11 +74,14 @@ impl RangeStore {
         let mut columns = layouts(&state.catalogs, id);
         columns.extend(layouts(&catalogs, id));
         let moved = Move::main(&table, segments.clone(), &columns, &self.home, drop)?;
-        self.watch(&moved);
         moved.carry(drop)?;
         if let Some(table) = manifest.tables.iter_mut().find(|table| table.id == id) {
-            let is_moved = |file: u128| segments.iter().any(|main| main.segment.info().file.content == file);
-            table.segments.retain(|segment| !is_moved(segment.info.file.content));
+            let is_moved = |info: &SegmentInfo| {
+                segments
+                    .iter()
+                    .any(|main| main.segment.info().identity() == info.identity())
+            };
+            table.segments.retain(|segment| !is_moved(&segment.info));
             table
                 .segments
                 .extend(moved.to.iter().map(|main| image(main, newest.applied.index)));
@@ -91,9 +96,11 @@ impl RangeStore {
     }
 }
 
-fn candidate(id: CollectionId, table: &Arc<Table>, drop: u64) -> Option<Candidate> {
-    let main = &table.layers().main;
-    let segments = ended(main, drop).or_else(|| tier(main))?;
+fn candidate(id: CollectionId, table: &Arc<Table>, newest: &KeptManifest, drop: u64) -> Option<Candidate> {
+    // Rows that came in segments after the newest checkpoint come again when the log is applied behind it.
+    let is_kept = |main: &&Arc<MainSegment>| newest.segments.contains(&main.segment.info().identity());
+    let main: Vec<Arc<MainSegment>> = table.layers().main.iter().filter(is_kept).cloned().collect();
+    let segments = ended(&main, drop).or_else(|| tier(&main))?;
     Some(Candidate {
         id,
         table: Arc::clone(table),

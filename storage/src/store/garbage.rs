@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -15,7 +16,10 @@ use candor_proto::{LogIndex, Position};
 use super::manifest::{self, Manifest};
 use super::open::SEGMENTS;
 use super::{RangeStore, StorageError};
-use crate::segments::Segment;
+use crate::disk::Disk;
+
+/// How the name of a file ends that is not finished.
+const PASSING: &str = ".tmp";
 
 /// Manifests that are kept.
 const MANIFESTS: usize = 2;
@@ -27,8 +31,6 @@ pub(super) struct Kept {
     manifests: VecDeque<Arc<KeptManifest>>,
     /// Manifests that somebody copies.
     leases: Vec<(Weak<KeptManifest>, Instant)>,
-    /// Segments that may be read.
-    segments: Vec<Weak<Segment>>,
 }
 
 /// A manifest, and what it needs.
@@ -39,6 +41,8 @@ pub(super) struct KeptManifest {
     pub(super) horizon: LogIndex,
     first_needed: LogIndex,
     files: BTreeSet<String>,
+    /// Segments of its tables, as [`SegmentInfo::identity`] names them.
+    pub(super) segments: BTreeSet<(u128, u64)>,
 }
 
 /// Keeps a checkpoint's files, and the log behind it, from being removed: for as long as it lives, and no longer than it
@@ -69,12 +73,14 @@ impl KeptManifest {
     }
 
     fn new(number: u64, manifest: &Manifest) -> Arc<Self> {
+        let segments = manifest.tables.iter().flat_map(|table| &table.segments);
         Arc::new(Self {
             number,
             applied: manifest.applied,
             horizon: manifest.horizon,
             first_needed: manifest.first_needed(),
             files: manifest.file_names().collect(),
+            segments: segments.map(|segment| segment.info.identity()).collect(),
         })
     }
 }
@@ -101,11 +107,6 @@ impl Kept {
         }
     }
 
-    /// Keeps the files of a segment while somebody may read it.
-    pub(super) fn watch(&mut self, segment: &Arc<Segment>) {
-        self.segments.push(Arc::downgrade(segment));
-    }
-
     /// All manifests that must stay; forgets leases that are over.
     fn needed(&mut self) -> Vec<Arc<KeptManifest>> {
         let now = Instant::now();
@@ -113,23 +114,6 @@ impl Kept {
             .retain(|(leased, until)| *until > now && leased.strong_count() > 0);
         let leased = self.leases.iter().filter_map(|(leased, _)| leased.upgrade());
         leased.chain(self.manifests.iter().cloned()).collect()
-    }
-
-    /// Names of the segment files that must stay.
-    fn files(&mut self) -> BTreeSet<String> {
-        let mut files: BTreeSet<String> = self
-            .needed()
-            .iter()
-            .flat_map(|kept| kept.files.iter().cloned())
-            .collect();
-        self.segments.retain(|segment| match segment.upgrade() {
-            Some(segment) => {
-                files.extend(segment.info().file_names());
-                true
-            }
-            None => false,
-        });
-        files
     }
 }
 
@@ -165,16 +149,17 @@ impl RangeStore {
             .truncate_before(needed.map_or(index, |needed| needed.min(index)))
     }
 
-    /// Removes manifests and segment files that nobody needs. The caller holds the maintenance lock, so that no file is
-    /// being written.
+    /// Removes manifests and segment files that nobody needs. The caller holds the maintenance lock.
+    ///
+    /// Files that are being written have passing names, and are left alone.
     pub(super) fn sweep(&self) -> Result<(), StorageError> {
-        let (manifests, files) = {
-            let mut kept = self.kept.lock();
-            let manifests: BTreeSet<u64> = kept.needed().iter().map(|manifest| manifest.number).collect();
-            (manifests, kept.files())
-        };
+        let dir = self.dir.join(SEGMENTS);
+        // Looked up first: a file that gets its name later is in use by then.
+        let names = segment_names(&*self.disk, &dir)?;
+        let needed = self.kept.lock().needed();
         let old = manifest::numbers(&*self.disk, &self.dir)?;
-        let old: Vec<u64> = old.into_iter().filter(|number| !manifests.contains(number)).collect();
+        let is_old = |number: &u64| needed.iter().all(|manifest| manifest.number != *number);
+        let old: Vec<u64> = old.into_iter().filter(is_old).collect();
         for number in &old {
             let path = manifest::path(&self.dir, *number);
             self.disk
@@ -187,14 +172,33 @@ impl RangeStore {
                 .sync_dir(&self.dir)
                 .map_err(|error| StorageError::io("sync", &self.dir, error))?;
         }
-        let dir = self.dir.join(SEGMENTS);
-        let names = match self.disk.list(&dir) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            listed => listed.map_err(|error| StorageError::io("list", &dir, error))?,
+        let in_use = self.home.names_in_use();
+        let is_needed = |name: &String| {
+            name.ends_with(PASSING) || in_use.contains(name) || needed.iter().any(|kept| kept.files.contains(name))
         };
         names
             .iter()
-            .filter(|name| !files.contains(*name))
+            .filter(|name| !is_needed(name))
             .try_for_each(|name| self.home.files.remove(name))
+    }
+}
+
+/// Removes segment files that were never finished. Nobody may be writing any.
+pub(super) fn remove_unfinished(disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
+    let dir = dir.join(SEGMENTS);
+    for name in segment_names(disk, &dir)? {
+        if name.ends_with(PASSING) {
+            let path = dir.join(name);
+            disk.remove(&path)
+                .map_err(|error| StorageError::io("remove", path, error))?;
+        }
+    }
+    Ok(())
+}
+
+fn segment_names(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, StorageError> {
+    match disk.list(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed.map_err(|error| StorageError::io("list", dir, error)),
     }
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalog::{Catalog, CatalogImage};
 use crate::disk::Disk;
 use crate::error::StorageError;
+use crate::runs::PendingImage;
 use crate::schema::CollectionId;
 use crate::segments::SegmentInfo;
 use crate::table::history::History;
@@ -32,13 +33,15 @@ pub(crate) struct Manifest {
     pub(crate) applied: Position,
     pub(crate) chain: Chain,
     pub(crate) horizon: LogIndex,
-    /// The first part of a transaction that had not come yet.
+    /// The first part of a transaction that had not come yet and is not among `pending`.
     pub(crate) first_part: Option<LogIndex>,
     /// The first version of each epoch that some version from the horizon on belongs to.
     pub(crate) epochs: Vec<(LogIndex, Epoch)>,
     /// Those that some version from the horizon on sees, oldest first.
     pub(crate) catalogs: Vec<CatalogImage>,
     pub(crate) tables: Vec<TableImage>,
+    /// Rows of transactions that had not come yet.
+    pub(crate) pending: Vec<PendingImage>,
 }
 
 /// A table, without its rows.
@@ -79,7 +82,13 @@ impl Manifest {
     /// Names of the segment files it refers to.
     pub(crate) fn file_names(&self) -> impl Iterator<Item = String> {
         let segments = self.tables.iter().flat_map(|table| &table.segments);
-        segments.flat_map(|segment| segment.info.file_names())
+        let runs = self
+            .pending
+            .iter()
+            .flat_map(|pending| &pending.runs)
+            .map(|run| &run.info);
+        let infos = segments.map(|segment| &segment.info).chain(runs);
+        infos.flat_map(SegmentInfo::file_names)
     }
 
     /// Writes it as the `number`th, durably.
@@ -232,6 +241,7 @@ mod tests {
                 history: History::default(),
                 segments: Vec::new(),
             }],
+            pending: Vec::new(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use candor_proto::{Chain, LogIndex, Position, RangeId, RangeName};
 use parking_lot::{Mutex, RwLock};
 
-use super::garbage::Kept;
+use super::garbage::{Kept, remove_unfinished};
 use super::manifest::{self, Manifest, TableImage};
 use super::{APPLY_BYTES, Published, RangeStore, StoreOptions};
 use crate::apply::{Applier, RangeState, Tables};
@@ -15,7 +15,8 @@ use crate::disk::Disk;
 use crate::error::StorageError;
 use crate::log::RangeLog;
 use crate::readers::Readers;
-use crate::segments::DiskFiles;
+use crate::runs::PendingImage;
+use crate::segments::{DiskFiles, SegmentInfo};
 use crate::table::Table;
 use crate::table::freeze::SegmentHome;
 
@@ -27,6 +28,7 @@ struct Start {
     state: RangeState,
     applied: (Position, Chain),
     first_part: Option<LogIndex>,
+    pending: Vec<PendingImage>,
 }
 
 pub(super) fn create(
@@ -43,6 +45,7 @@ pub(super) fn create(
 
 pub(super) fn open(options: StoreOptions, dir: &Path) -> Result<Arc<RangeStore>, StorageError> {
     let home = home(&options, dir);
+    remove_unfinished(&*options.disk, dir)?;
     let mut found = Found::default();
     let numbers = manifest::numbers(&*options.disk, dir)?;
     let next_number = numbers.last().map_or(1, |newest| newest + 1);
@@ -103,7 +106,7 @@ impl Found {
             self.newest = Some(Newest {
                 number,
                 range: manifest.range,
-                start: restore(&manifest, dir, number, home, &mut self.kept)?,
+                start: restore(&manifest, dir, number, home)?,
             });
         }
         self.kept.push_older(number, &manifest);
@@ -112,10 +115,8 @@ impl Found {
 }
 
 fn home(options: &StoreOptions, dir: &Path) -> SegmentHome {
-    SegmentHome {
-        files: Arc::new(DiskFiles::new(Arc::clone(&options.disk), dir.join(SEGMENTS))),
-        cache: Arc::clone(&options.cache),
-    }
+    let files = DiskFiles::new(Arc::clone(&options.disk), dir.join(SEGMENTS));
+    SegmentHome::new(Arc::new(files), Arc::clone(&options.cache))
 }
 
 fn empty(log: &RangeLog) -> Start {
@@ -125,17 +126,12 @@ fn empty(log: &RangeLog) -> Start {
         state: RangeState::default(),
         applied: applied.expect("a log knows what comes before its first entry"),
         first_part: None,
+        pending: Vec::new(),
     }
 }
 
 /// The state that a manifest tells of. The files of its segments have to be there, as long as they should be.
-fn restore(
-    manifest: &Manifest,
-    dir: &Path,
-    number: u64,
-    home: &SegmentHome,
-    kept: &mut Kept,
-) -> Result<Start, StorageError> {
+fn restore(manifest: &Manifest, dir: &Path, number: u64, home: &SegmentHome) -> Result<Start, StorageError> {
     let damaged = |why: String| manifest::damaged(dir, number, why);
     let catalogs = manifest.catalogs().map_err(damaged)?;
     let mut tables = Tables::new();
@@ -151,8 +147,11 @@ fn restore(
                 image.id
             )));
         }
-        let main = segments(image, dir, number, home, kept)?;
+        let main = segments(image, dir, number, home)?;
         tables.insert(image.id, Arc::new(Table::restored(def, main, image.history.clone())));
+    }
+    for run in manifest.pending.iter().flat_map(|pending| &pending.runs) {
+        check_files(&run.info, home)?;
     }
     Ok(Start {
         state: RangeState {
@@ -163,6 +162,7 @@ fn restore(
         },
         applied: (manifest.applied, manifest.chain),
         first_part: manifest.first_part,
+        pending: manifest.pending.clone(),
     })
 }
 
@@ -171,22 +171,11 @@ fn segments(
     dir: &Path,
     number: u64,
     home: &SegmentHome,
-    kept: &mut Kept,
 ) -> Result<Vec<Arc<crate::table::layers::MainSegment>>, StorageError> {
     let mut main = Vec::with_capacity(table.segments.len());
     for image in &table.segments {
         let info = &image.info;
-        let sizes = [Some(info.file.size), info.keys.map(|keys| keys.size)];
-        for (name, size) in info.file_names().iter().zip(sizes.into_iter().flatten()) {
-            let found = home.files.open(name)?.size();
-            if found != size {
-                return Err(StorageError::Damaged {
-                    path: home.files.path(name),
-                    offset: found.min(size),
-                    why: format!("its size is {found}, not {size}"),
-                });
-            }
-        }
+        check_files(info, home)?;
         let segment = image.ends().and_then(|ends| home.segment(info.clone(), &ends));
         let segment = segment.ok_or_else(|| {
             manifest::damaged(
@@ -195,10 +184,25 @@ fn segments(
                 format!("the ends of a segment of collection {} do not fit it", table.id),
             )
         })?;
-        kept.watch(&segment.segment);
         main.push(segment);
     }
     Ok(main)
+}
+
+/// Whether the files of a segment are there, as long as they should be.
+fn check_files(info: &SegmentInfo, home: &SegmentHome) -> Result<(), StorageError> {
+    let sizes = [Some(info.file.size), info.keys.map(|keys| keys.size)];
+    for (name, size) in info.file_names().iter().zip(sizes.into_iter().flatten()) {
+        let found = home.files.open(name)?.size();
+        if found != size {
+            return Err(StorageError::Damaged {
+                path: home.files.path(name),
+                offset: found.min(size),
+                why: format!("its size is {found}, not {size}"),
+            });
+        }
+    }
+    Ok(())
 }
 
 impl Newest {
@@ -241,7 +245,7 @@ impl Start {
         next_number: u64,
     ) -> Result<Arc<RangeStore>, StorageError> {
         Ok(Arc::new(RangeStore {
-            applier: Mutex::new(self.applier(&log)?),
+            applier: Mutex::new(self.applier(&log, &home)?),
             forgotten: AtomicU64::new(self.state.horizon.0),
             published: RwLock::new(Published {
                 applied: self.applied,
@@ -260,8 +264,8 @@ impl Start {
     }
 
     /// The applier as it was, with the parts that wait for their transaction, which only the log holds.
-    fn applier(&self, log: &RangeLog) -> Result<Applier, StorageError> {
-        let mut applier = Applier::new(self.state.clone());
+    fn applier(&self, log: &RangeLog, home: &SegmentHome) -> Result<Applier, StorageError> {
+        let mut applier = Applier::new(self.state.clone(), home.clone(), &self.pending);
         let upto = self.applied.0.index;
         let mut after = self.first_part.map_or(upto, |first| LogIndex(first.0 - 1));
         while after < upto {

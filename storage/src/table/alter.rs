@@ -14,7 +14,7 @@ use crate::schema::CollectionDef;
 use crate::segments::PartRead;
 
 /// Rows are looked at this many at a time.
-const LOOKED_AT_ROWS: usize = 16_384;
+pub(super) const LOOKED_AT_ROWS: usize = 16_384;
 
 /// The rows of a table under their old definition and under the new one.
 pub(crate) struct Altered<'a> {

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
 use arrow::compute::concat;
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
@@ -67,6 +67,14 @@ impl Block {
         match self.ids.iter().position(|id| *id == column.id) {
             Some(place) => Arc::clone(&self.columns[place]),
             None => column.absent(self.rows),
+        }
+    }
+
+    /// The values of the column of this id and type; NULL if it is not there.
+    pub(crate) fn by_id(&self, id: u32, ty: &DataType) -> ArrayRef {
+        match self.ids.iter().position(|known| *known == id) {
+            Some(place) => Arc::clone(&self.columns[place]),
+            None => new_null_array(ty, self.rows),
         }
     }
 

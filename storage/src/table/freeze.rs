@@ -7,11 +7,13 @@
 //!
 //! Rows that ended at or before the horizon are left out, and nothing else is.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
 
 use arrow::array::{ArrayRef, BooleanArray, UInt64Array};
 use arrow::compute::filter;
 use arrow::error::ArrowError;
+use parking_lot::Mutex;
 
 use super::Table;
 use super::block::Block;
@@ -24,18 +26,27 @@ use crate::error::{ReadError, StorageError};
 use crate::layout::Layout;
 use crate::schema::ROW_ID_COLUMN;
 use crate::segments::{
-    DeletionVector, PartRead, RowSorter, SEGMENT_ROWS_MAX, Segment, SegmentCache, SegmentColumn, SegmentFiles,
+    DeletionVector, NewFile, PartRead, RowSorter, SEGMENT_ROWS_MAX, Segment, SegmentCache, SegmentColumn, SegmentFiles,
     SegmentInfo, SegmentPart, SegmentSpec, SegmentView,
 };
 
 /// Rows of a batch that is read to be written again.
 const COPY_ROWS: usize = 16_384;
 
-/// Where segments are written to and read from.
+/// Where segments are written to and read from; clones share it.
 #[derive(Clone)]
 pub(crate) struct SegmentHome {
     pub(crate) files: Arc<dyn SegmentFiles>,
     pub(crate) cache: Arc<SegmentCache>,
+    open: Arc<Mutex<OpenSegments>>,
+}
+
+#[derive(Default)]
+struct OpenSegments {
+    /// Segments that may be read: their files stay.
+    segments: Vec<Weak<Segment>>,
+    /// Names of files that are not durable yet.
+    shown: Vec<String>,
 }
 
 /// A table at the moment it was frozen.
@@ -60,11 +71,64 @@ enum Origin {
 }
 
 impl SegmentHome {
+    pub(crate) fn new(files: Arc<dyn SegmentFiles>, cache: Arc<SegmentCache>) -> Self {
+        Self {
+            files,
+            cache,
+            open: Arc::default(),
+        }
+    }
+
+    /// The segment that `info` tells of. Its files stay while it lives, also those that get their names later.
+    pub(crate) fn open(&self, info: SegmentInfo) -> Arc<Segment> {
+        let segment = Segment::new(info, Arc::clone(&self.files), Arc::clone(&self.cache));
+        self.open.lock().segments.push(Arc::downgrade(&segment));
+        segment
+    }
+
     /// The segment that `info` tells of, with these ends; `None` if they do not fit it.
     pub(crate) fn segment(&self, info: SegmentInfo, ends: &[(u32, u64)]) -> Option<Arc<MainSegment>> {
         let ends = Arc::new(DeletionVector::from_pairs(info.rows(), ends)?);
-        let segment = Segment::new(info, Arc::clone(&self.files), Arc::clone(&self.cache));
+        let segment = self.open(info);
         Some(Arc::new(MainSegment { segment, ends }))
+    }
+
+    /// Names of the files of segments that live.
+    pub(crate) fn names_in_use(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        self.open.lock().segments.retain(|segment| match segment.upgrade() {
+            Some(segment) => {
+                names.extend(segment.info().file_names());
+                true
+            }
+            None => false,
+        });
+        names
+    }
+
+    /// Gives a file its name; it is durable after [`SegmentHome::sync`].
+    ///
+    /// # Errors
+    /// The disk refuses, or is full.
+    pub(crate) fn show(&self, file: Box<dyn NewFile>, name: String) -> Result<(), StorageError> {
+        file.show(&name)?;
+        self.open.lock().shown.push(name);
+        Ok(())
+    }
+
+    /// Makes all files durable that are in use and have been shown before this call.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub(crate) fn sync(&self) -> Result<(), StorageError> {
+        let in_use = self.names_in_use();
+        let shown = std::mem::take(&mut self.open.lock().shown);
+        let names: Vec<String> = shown.into_iter().filter(|name| in_use.contains(name)).collect();
+        let synced = self.files.sync(&names);
+        if synced.is_err() {
+            self.open.lock().shown.extend(names);
+        }
+        synced
     }
 
     fn fresh(&self, infos: Vec<SegmentInfo>) -> Vec<Arc<MainSegment>> {
@@ -127,8 +191,16 @@ impl Move {
     ) -> Result<Self, StorageError> {
         let spec = table.spec(layouts);
         let columns = spec.columns.clone();
-        let mut sorter = RowSorter::new(spec);
+        let mut sorter = RowSorter::new(spec.clone());
+        let mut infos = Vec::new();
+        let mut row_end = 0;
         for delta in deltas {
+            // Rows between them stand in a segment already, and segments without a key do not overlap.
+            if spec.key.is_empty() && delta.first_row > row_end {
+                let before = std::mem::replace(&mut sorter, RowSorter::new(spec.clone()));
+                infos.extend(before.write(&home.files, SEGMENT_ROWS_MAX)?);
+            }
+            row_end = delta.row_end();
             let blocks = delta.inner.write().blocks.for_scan(u64::MAX);
             for block in blocks {
                 let kept = kept(&block, &delta.inner.read().ends, drop);
@@ -139,7 +211,10 @@ impl Move {
         Ok(Self {
             table: Arc::clone(table),
             from: Origin::Deltas(deltas.to_vec()),
-            to: home.fresh(sorter.write(&home.files, SEGMENT_ROWS_MAX)?),
+            to: {
+                infos.extend(sorter.write(&home.files, SEGMENT_ROWS_MAX)?);
+                home.fresh(infos)
+            },
         })
     }
 
@@ -251,13 +326,12 @@ impl Move {
                 layers
                     .deltas
                     .retain(|delta| !from.iter().any(|moved| Arc::ptr_eq(moved, delta)));
-                layers.main.extend(self.to);
+                layers.put(self.to);
             }
             Origin::Main(from) => {
                 let is_moved = |main: &Arc<MainSegment>| from.iter().any(|moved| Arc::ptr_eq(moved, main));
-                let at = layers.main.iter().position(is_moved).unwrap_or(layers.main.len());
                 layers.main.retain(|main| !is_moved(main));
-                layers.main.splice(at..at, self.to);
+                layers.put(self.to);
             }
         }
     }

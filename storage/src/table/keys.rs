@@ -22,6 +22,7 @@ use parking_lot::RwLock;
 
 use crate::layout::Layout;
 use crate::schema::CollectionDef;
+use crate::segments::{SegmentKey, fingerprint};
 
 const SHARDS: usize = 32;
 
@@ -95,6 +96,22 @@ impl Keys {
     pub(crate) fn key(&self, row: usize) -> Option<(u64, &[u8])> {
         let complete = self.incomplete.is_empty() || !self.incomplete[row];
         complete.then(|| (self.hashes[row], self.rows.row(row).data()))
+    }
+
+    /// The bytes of the key of one row.
+    pub(crate) fn bytes(&self, row: usize) -> &[u8] {
+        self.rows.row(row).data()
+    }
+
+    /// What to look for in segments for the key of one row; `None` if it holds a NULL.
+    pub(crate) fn wanted<'a>(&'a self, spec: &'a KeySpec, row: usize) -> Option<SegmentKey<'a>> {
+        let (_, key) = self.key(row)?;
+        Some(SegmentKey {
+            ids: spec.columns(),
+            columns: self.columns(),
+            row,
+            fingerprint: fingerprint(key),
+        })
     }
 
     /// The values, a column for each of the key.

@@ -1,14 +1,22 @@
-//! Where the rows of a table stand: segments first, then deltas, the last of which takes new rows.
+//! Where the rows of a table stand: segments and deltas, the last of which takes new rows.
+//!
+//! Rows of a large transaction come in segments of their own ([`Layers::attach`]), so ids of segments and of deltas may
+//! alternate.
 //!
 //! Which rows stand where is a matter of this node; what a version shows is not. The layers are one immutable value:
 //! whoever reads takes it once and finds every row of its version in it, whatever is moved meanwhile.
 
 use std::sync::Arc;
 
+use arrow::array::{Array, ArrayRef, new_empty_array, new_null_array};
+use arrow::compute::interleave;
+use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
+
 use super::delta::Delta;
-use super::keys::{KeySpec, Keys};
+use super::keys::{KeyList, KeySpec, Keys};
 use crate::error::StorageError;
-use crate::segments::{DeletionVector, Segment, SegmentKey, fingerprint};
+use crate::segments::{DeletionVector, Segment, from_stored};
 
 /// A segment of a table with the ends of its rows.
 pub(crate) struct MainSegment {
@@ -19,6 +27,7 @@ pub(crate) struct MainSegment {
 /// All rows of a table.
 #[derive(Clone)]
 pub(crate) struct Layers {
+    /// In the order of their first rows: where there is no primary key, of all their rows.
     pub(crate) main: Vec<Arc<MainSegment>>,
     /// In the order of their rows; never empty. All but the last are frozen.
     pub(crate) deltas: Vec<Arc<Delta>>,
@@ -81,9 +90,20 @@ impl Layers {
         self.deltas.last().expect("a table has a delta")
     }
 
-    /// Rows that stand in memory have this id or a larger one.
-    pub(crate) fn first_in_memory(&self) -> u64 {
-        self.deltas[0].first_row
+    /// Takes in segments with the next `rows` ids: rows that begin later go to a fresh delta behind them.
+    pub(crate) fn attach(&mut self, segments: Vec<Arc<MainSegment>>, rows: u64, keys: &KeyList) {
+        let first = self.active().row_end();
+        if self.active().first_row == first {
+            self.deltas.pop();
+        }
+        self.deltas.push(Delta::new(first + rows, keys));
+        self.put(segments);
+    }
+
+    /// Adds segments.
+    pub(crate) fn put(&mut self, segments: Vec<Arc<MainSegment>>) {
+        self.main.extend(segments);
+        self.main.sort_by_key(|main| main.segment.info().row_ids.0);
     }
 
     /// The place of a row by its id; `None` if no row has it yet, or the row ended so long ago that it is gone.
@@ -91,18 +111,17 @@ impl Layers {
     /// # Errors
     /// A segment is damaged, or the disk refuses.
     pub(crate) fn by_id(&self, row: u64) -> Result<Option<Place>, StorageError> {
-        if row < self.first_in_memory() {
-            for main in &self.main {
-                if let Some(ordinal) = main.segment.ordinal(row)? {
-                    return Ok(Some(Place::Main(Arc::clone(main), ordinal)));
-                }
-            }
-            return Ok(None);
-        }
         let behind = self.deltas.partition_point(|delta| delta.first_row <= row);
-        let delta = &self.deltas[behind - 1];
-        let is_there = row < delta.row_end();
-        Ok(is_there.then(|| Place::Delta(Arc::clone(delta), row)))
+        let delta = behind.checked_sub(1).map(|place| &self.deltas[place]);
+        if let Some(delta) = delta.filter(|delta| row < delta.row_end()) {
+            return Ok(Some(Place::Delta(Arc::clone(delta), row)));
+        }
+        for main in &self.main {
+            if let Some(ordinal) = main.segment.ordinal(row)? {
+                return Ok(Some(Place::Main(Arc::clone(main), ordinal)));
+            }
+        }
+        Ok(None)
     }
 
     /// The row with the key in row `at` of `keys`, which are those of `spec`, a unique key. There is at most one that is
@@ -127,10 +146,12 @@ impl Layers {
             .filter(|delta| delta.first_row < seen.row_limit)
         {
             let Some(index) = delta.index(spec) else { break };
-            // The newest row with the key that had begun: all others had ended before it began.
-            if let Some(row) = index.newest_below(seen.row_limit, hash, key) {
-                let lives = delta.lives_at(row, seen.version);
-                return Ok(lives.then(|| Place::Delta(Arc::clone(delta), row)));
+            // The newest row with the key that had begun: all others here had ended before it began. A segment may hold
+            // one that began after this one ended.
+            if let Some(row) = index.newest_below(seen.row_limit, hash, key)
+                && delta.lives_at(row, seen.version)
+            {
+                return Ok(Some(Place::Delta(Arc::clone(delta), row)));
             }
         }
         let mut found = Vec::new();
@@ -190,11 +211,8 @@ impl Layers {
             return Ok(());
         }
         let late_ids = found[from..].iter().map(Place::row_id).collect::<Result<Vec<_>, _>>()?;
-        let wanted = SegmentKey {
-            ids: spec.columns(),
-            columns: keys.columns(),
-            row: at,
-            fingerprint: fingerprint(key),
+        let Some(wanted) = keys.wanted(spec, at) else {
+            return Ok(());
         };
         // What the late rows cover stands in segments that end before them.
         let covered = |main: &MainSegment| {
@@ -213,10 +231,43 @@ impl Layers {
 }
 
 impl MainSegment {
+    /// The values of the columns of these ids and types in rows, by ordinal; NULL in columns that are not there.
+    ///
+    /// # Errors
+    /// The segment is damaged, or the disk refuses.
+    pub(super) fn values(&self, ids: &[u32], types: &[DataType], rows: &[u32]) -> Result<Vec<ArrayRef>, StorageError> {
+        let column = |(id, ty): (&u32, &DataType)| {
+            let mut arrays: Vec<ArrayRef> = Vec::new();
+            let mut places = Vec::with_capacity(rows.len());
+            for row in rows {
+                let Some((array, place)) = self.segment.value(*id, *row)? else {
+                    return Ok(new_null_array(ty, rows.len()));
+                };
+                if arrays.last().is_none_or(|last| !Arc::ptr_eq(last, &array)) {
+                    arrays.push(array);
+                }
+                places.push((arrays.len() - 1, place));
+            }
+            if arrays.is_empty() {
+                return Ok(new_empty_array(ty));
+            }
+            let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+            interleave(&arrays, &places)
+                .and_then(|array| from_stored(&array, ty))
+                .map_err(|error| unreadable(&error))
+        };
+        ids.iter().zip(types).map(column).collect()
+    }
+
     /// Whether a row of it is seen.
     fn shows(&self, ordinal: u32, seen: Seen) -> Result<bool, StorageError> {
         let has_begun =
             self.segment.info().row_ids.1 < seen.row_limit || self.segment.row_id(ordinal)? < seen.row_limit;
         Ok(has_begun && self.ends.lives_at(ordinal, seen.version))
     }
+}
+
+/// Values that were stored and do not read.
+pub(super) fn unreadable(error: &ArrowError) -> StorageError {
+    StorageError::io("read", "a segment", std::io::Error::other(error.to_string()))
 }

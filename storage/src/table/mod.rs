@@ -4,8 +4,9 @@
 //! replica, and it keeps it for good. An update ends one row and begins another. The parts each have a module:
 //! [`block`] the values of rows in memory, [`ends`] when rows ended, [`keys`] which rows have a key, [`delta`] these
 //! three together; [`layers`] which rows stand in memory and which in segments, [`history`] how many had begun and ended
-//! at each version. [`stage`] decides whether a change fits, [`read`] and [`part`] are how others see it, [`freeze`]
-//! how rows move from memory to segments; [`alter`] and [`refer`] what another definition and foreign keys ask of them.
+//! at each version. [`stage`] decides whether a change fits, [`distinct`] whether keys of many rows do, [`read`] and
+//! [`part`] are how others see it, [`freeze`] how rows move from memory to segments; [`alter`] and [`refer`] what another
+//! definition and foreign keys ask of them.
 //!
 //! Invariants: ids grow with versions; for each key and version at most one row is visible; a row ends once; which layer
 //! a row stands in changes no answer.
@@ -13,6 +14,7 @@
 pub(crate) mod alter;
 pub(crate) mod block;
 pub(crate) mod delta;
+mod distinct;
 pub(crate) mod ends;
 pub(crate) mod freeze;
 pub(crate) mod history;
@@ -33,13 +35,14 @@ use parking_lot::{Mutex, RwLock};
 use crate::schema::CollectionDef;
 use delta::Delta;
 use history::{History, Step};
-use keys::{KeyList, KeySpec};
+use keys::KeyList;
 use layers::{Layers, MainSegment};
 use statistics::KeptSummary;
 
+pub(crate) use keys::{KeySpec, key_text};
 pub use part::TablePart;
 pub use read::{RowChanges, TableSnapshot};
-pub(crate) use stage::{StagedChange, Staging, Unfit, stage};
+pub(crate) use stage::{StagedChange, Staging, Unfit, fit_columns, stage};
 pub use statistics::{ColumnSummary, TableSummary};
 
 /// The place of a row in its table: given when it begins, and kept.
@@ -69,7 +72,8 @@ impl Table {
     }
 
     /// A table whose rows all stand in segments.
-    pub(crate) fn restored(def: &CollectionDef, main: Vec<Arc<MainSegment>>, history: History) -> Self {
+    pub(crate) fn restored(def: &CollectionDef, mut main: Vec<Arc<MainSegment>>, history: History) -> Self {
+        main.sort_by_key(|main| main.segment.info().row_ids.0);
         let keys = KeySpec::all(def);
         let delta = Delta::new(history.at(u64::MAX).rows, &keys);
         Self {
@@ -135,6 +139,10 @@ impl Table {
         for ended in &change.ended {
             ended.place.end(version);
         }
+        if !change.attached.is_empty() {
+            let mut layers = self.layers.write();
+            Arc::make_mut(&mut layers).attach(change.attached.clone(), change.attached_count(), &change.keys);
+        }
         let layers = self.layers();
         for batch in &change.begun {
             layers.active().push(batch, &change.column_ids);
@@ -155,7 +163,11 @@ impl Table {
     /// Rows in memory, and the bytes they take, about.
     pub(crate) fn delta_size(&self) -> (u64, usize) {
         let layers = self.layers();
-        let rows = layers.active().row_end() - layers.first_in_memory();
+        let rows = layers
+            .deltas
+            .iter()
+            .map(|delta| delta.row_end() - delta.first_row)
+            .sum();
         (rows, layers.deltas.iter().map(|delta| delta.size()).sum())
     }
 }

@@ -13,7 +13,7 @@ use super::block::Block;
 use super::delta::Delta;
 use super::history::Step;
 use super::keys::{KeyList, KeySpec, Keys};
-use super::layers::{Layers, Place, Seen};
+use super::layers::{Layers, MainSegment, Place, Seen};
 use super::part::{BlockPart, TablePart};
 use super::{RowId, Table};
 use crate::error::ReadError;
@@ -91,14 +91,16 @@ impl TableSnapshot {
         (self.step.rows - self.step.ended) as usize
     }
 
-    /// All rows: row groups of segments, then blocks of some thousand rows in memory, in the order of their ids. Rows
-    /// that are not visible may stand between.
+    /// All rows: row groups of segments, and blocks of some thousand rows in memory, in the order of their ids as far as
+    /// segments are. Rows that are not visible may stand between.
     pub fn parts(&self) -> Vec<TablePart> {
         let layers = self.table.layers();
         let mut parts = Vec::new();
-        for main in &layers.main {
-            if main.segment.info().row_ids.0 >= self.step.rows {
-                continue;
+        let has_begun = |main: &&Arc<MainSegment>| main.segment.info().row_ids.0 < self.step.rows;
+        let mut deltas = layers.deltas.iter().peekable();
+        for main in layers.main.iter().filter(has_begun) {
+            while let Some(delta) = deltas.next_if(|delta| delta.first_row < main.segment.info().row_ids.0) {
+                self.blocks(delta, &mut parts);
             }
             let view = Arc::new(SegmentView {
                 columns: Arc::clone(&self.layout.stored),
@@ -109,7 +111,7 @@ impl TableSnapshot {
             });
             parts.extend(SegmentPart::all(&main.segment, &view).into_iter().map(TablePart::main));
         }
-        for delta in &layers.deltas {
+        for delta in deltas {
             self.blocks(delta, &mut parts);
         }
         parts

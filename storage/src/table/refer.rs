@@ -10,7 +10,7 @@ use arrow::array::{Array, ArrayRef};
 use arrow::compute::cast;
 use arrow::error::ArrowError;
 
-use super::alter::each;
+use super::alter::{LOOKED_AT_ROWS, each};
 use super::keys::{KeySpec, Keys, key_text};
 use super::layers::{Place, Seen};
 use super::stage::ends;
@@ -52,7 +52,7 @@ impl Side<'_> {
         !self.staged.is_some_and(|staged| ends(&staged.ended, row))
     }
 
-    /// Whether a row that is there now has the key in row `at` of `keys`, and stays.
+    /// Whether a row that is there now, or comes in a segment, has the key in row `at` of `keys`, and stays.
     fn has_stored(&self, spec: &Arc<KeySpec>, keys: &Keys, at: usize) -> Result<bool, Unfit> {
         let any = |places: &mut dyn Iterator<Item = Place>| -> Result<bool, Unfit> {
             for place in places {
@@ -63,6 +63,14 @@ impl Side<'_> {
             Ok(false)
         };
         let layers = self.table.layers();
+        let wanted = keys.wanted(spec, at);
+        for main in self.staged.iter().flat_map(|staged| &staged.attached) {
+            if let Some(wanted) = wanted
+                && !main.segment.find(wanted)?.is_empty()
+            {
+                return Ok(true);
+            }
+        }
         // Mostly the newest one is it.
         Ok(any(&mut layers.by_key(spec, keys, at, Seen::NOW)?.into_iter())?
             || any(&mut layers.all_by_key(spec, keys, at, Seen::NOW)?.into_iter())?)
@@ -100,6 +108,20 @@ impl Reference<'_> {
             let columns = self.key.columns.iter();
             let columns = columns.map(|ordinal| Arc::clone(&batch.columns[*ordinal as usize]));
             check(&|_| true, &columns.collect::<Vec<_>>())?;
+        }
+        let ids = self.child.def().column_ids(&self.key.columns);
+        let layout = self.child.rows.layout();
+        let types = self
+            .key
+            .columns
+            .iter()
+            .map(|ordinal| layout.columns[*ordinal as usize].ty.clone());
+        let types: Vec<_> = types.collect();
+        for main in self.child.staged.iter().flat_map(|staged| &staged.attached) {
+            let rows: Vec<u32> = (0..main.segment.rows()).collect();
+            for rows in rows.chunks(LOOKED_AT_ROWS) {
+                check(&|_| true, &main.values(&ids, &types, rows)?)?;
+            }
         }
         if !is_new {
             return Ok(());

@@ -10,17 +10,22 @@ use arrow::datatypes::{DataType, UInt64Type};
 
 use super::Table;
 use super::alter::Altered;
+use super::distinct::Distinct;
+use super::freeze::SegmentHome;
 use super::keys::{KeyList, KeySpec, Keys, key_text};
-use super::layers::{Layers, Place, Seen};
+use super::layers::{Layers, MainSegment, Place, Seen};
 use crate::error::{ApplyRefusal, ReadError, StorageError};
 use crate::layout::Layout;
 use crate::record::TableChange;
+use crate::runs::PendingRun;
 use crate::schema::{CollectionDef, ROW_ID_COLUMN};
 
 /// A change that fits.
 pub(crate) struct StagedChange {
     /// The rows that end, by id.
     pub(crate) ended: Vec<Ended>,
+    /// Rows that begin in segments of their own: before the others, in the order of their ids.
+    pub(crate) attached: Vec<Arc<MainSegment>>,
     pub(crate) begun: Vec<StagedBatch>,
     /// Ids of the columns of the rows that begin.
     pub(crate) column_ids: Arc<[u32]>,
@@ -81,7 +86,11 @@ impl StagedChange {
     }
 
     pub(crate) fn begun_count(&self) -> u64 {
-        self.begun.iter().map(|batch| batch.rows as u64).sum()
+        self.attached_count() + self.begun.iter().map(|batch| batch.rows as u64).sum::<u64>()
+    }
+
+    pub(crate) fn attached_count(&self) -> u64 {
+        self.attached.iter().map(|main| u64::from(main.segment.rows())).sum()
     }
 }
 
@@ -94,12 +103,12 @@ pub(crate) struct Staging<'a> {
     pub(crate) altered: Option<Altered<'a>>,
 }
 
-/// Whether all `changes`, made at the version `snapshot`, fit the table. No `snapshot` means that it is older than the
-/// horizon: which rows had begun by then is not known any more, so none can be ended.
+/// Whether all `changes` and the rows of `runs`, made at the version `snapshot`, fit the table. No `snapshot` means that it
+/// is older than the horizon: which rows had begun by then is not known any more, so none can be ended.
 pub(crate) fn stage(
     staging: &Staging<'_>,
     snapshot: Option<u64>,
-    changes: &[TableChange],
+    (changes, runs, home): (&[TableChange], &[PendingRun], &SegmentHome),
 ) -> Result<StagedChange, Unfit> {
     let keys = match &staging.altered {
         None => staging.table.keys(),
@@ -129,14 +138,19 @@ pub(crate) fn stage(
         .filter(|batch| batch.num_rows() > 0)
         .map(|batch| stage.begin(batch))
         .collect::<Result<Vec<_>, _>>()?;
+    let attached = stage.attach(runs, home)?;
     for (number, list) in staging.def.indexed().into_iter().enumerate() {
         if let Some(name) = staging.def.unique_on(list) {
             stage.check_key((number, name), &begun, &ended)?;
+            if !attached.is_empty() {
+                stage.check_runs((number, name), &attached, &begun, &ended)?;
+            }
         }
     }
     let column_ids = staging.layout.columns.iter().map(|column| column.id).collect();
     Ok(StagedChange {
         ended,
+        attached,
         begun,
         column_ids,
         has_primary: !staging.def.key.is_empty(),
@@ -183,13 +197,7 @@ impl Stage<'_> {
 
     /// Brings the columns of a batch into the order of the definition, and encodes its keys.
     fn begin(&self, batch: &RecordBatch) -> Result<StagedBatch, ApplyRefusal> {
-        for field in batch.schema_ref().fields() {
-            if self.def.column(field.name()).is_none() {
-                return Err(schema(format!("`{}` has no column `{}`", self.def.name, field.name())));
-            }
-        }
-        let columns = (0..self.def.columns.len()).map(|ordinal| self.column(batch, ordinal));
-        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        let columns = fit_columns(self.def, self.layout, batch)?;
         let keys = self
             .keys
             .iter()
@@ -201,30 +209,72 @@ impl Stage<'_> {
         })
     }
 
-    fn column(&self, batch: &RecordBatch, ordinal: usize) -> Result<ArrayRef, ApplyRefusal> {
-        let def = &self.def.columns[ordinal];
-        let ty = &self.layout.columns[ordinal].ty;
-        let array = match batch.schema_ref().index_of(&def.name) {
-            Err(_) => new_null_array(ty, batch.num_rows()),
-            Ok(at) => Arc::clone(batch.column(at)),
+    /// Gives the rows of runs the ids behind all others, and checks everything of them but their keys.
+    fn attach(&self, runs: &[PendingRun], home: &SegmentHome) -> Result<Vec<Arc<MainSegment>>, ApplyRefusal> {
+        let mut base = self.layers.active().row_end();
+        let mut attached = Vec::with_capacity(runs.len());
+        for run in runs {
+            let info = run.segment.info();
+            self.check_run(run)?;
+            let moved = info
+                .based_at(base)
+                .filter(|moved| info.row_ids.0 == 0 && moved.row_ids.1 >= base);
+            let segment = moved.and_then(|moved| home.segment(moved, &[]));
+            attached.push(segment.ok_or_else(|| schema(format!("a run of `{}` has no sound row ids", self.def.name)))?);
+            base += u64::from(info.rows());
+        }
+        Ok(attached)
+    }
+
+    fn check_run(&self, run: &PendingRun) -> Result<(), ApplyRefusal> {
+        let info = run.segment.info();
+        let columns = self.def.columns.iter().map(|column| (column.id, column.ty));
+        // The definition has changed since the rows were made, as rows that are read again will tell.
+        if !columns.eq(run.columns.iter().copied())
+            || info.sorted_by != self.def.column_ids(&self.def.key)
+            || self.staging.altered.is_some()
+        {
+            return Err(self.conflict());
+        }
+        if info.row_ids.1 != u64::from(info.rows() - 1) || info.columns.len() != self.def.columns.len() {
+            return Err(schema(format!("a run of `{}` does not hold together", self.def.name)));
+        }
+        for (ordinal, column) in self.def.columns.iter().enumerate() {
+            let nulls = info.column(column.id).map(|statistics| statistics.null_count);
+            if nulls != Some(0) && self.def.requires_value(ordinal) {
+                return Err(ApplyRefusal::NotNull {
+                    collection: self.def.name.clone(),
+                    column: column.name.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no key of the rows in runs is that of a row that stays live, of another of them, or of `begun`.
+    fn check_runs(
+        &self,
+        (number, name): (usize, &str),
+        runs: &[Arc<MainSegment>],
+        begun: &[StagedBatch],
+        ended: &[Ended],
+    ) -> Result<(), Unfit> {
+        let list = self.def.indexed()[number];
+        let shared = Distinct {
+            layers: &self.layers,
+            spec: &self.keys[number],
+            is_sorted: list == self.def.key,
+            ended,
         };
-        if array.data_type() != ty {
-            let why = format!(
-                "`{}` of `{}` is {}, not {}",
-                def.name,
-                self.def.name,
-                def.ty,
-                array.data_type()
-            );
-            return Err(schema(why));
-        }
-        if self.def.requires_value(ordinal) && array.null_count() > 0 {
-            return Err(ApplyRefusal::NotNull {
+        match shared.find(runs, begun.iter().map(|batch| &batch.keys[number]))? {
+            None => Ok(()),
+            Some(columns) => Err(Unfit::Refused(ApplyRefusal::Unique {
                 collection: self.def.name.clone(),
-                column: def.name.clone(),
-            });
+                constraint: name.to_owned(),
+                columns: self.def.column_names(list).join(", "),
+                key: key_text(&columns, 0),
+            })),
         }
-        Ok(array)
     }
 
     /// Whether no key of the rows that begin is that of a row that stays live, or of another of them.
@@ -281,6 +331,52 @@ impl Stage<'_> {
             collection: self.def.name.clone(),
         }
     }
+}
+
+/// The columns of a batch of rows that begin, in the order of the definition; a column that is missing is NULL.
+///
+/// # Errors
+/// Columns that the definition does not have, of other types, or with NULL where it requires a value.
+pub(crate) fn fit_columns(
+    def: &CollectionDef,
+    layout: &Layout,
+    batch: &RecordBatch,
+) -> Result<Vec<ArrayRef>, ApplyRefusal> {
+    for field in batch.schema_ref().fields() {
+        if def.column(field.name()).is_none() {
+            return Err(schema(format!("`{}` has no column `{}`", def.name, field.name())));
+        }
+    }
+    let columns = (0..def.columns.len()).map(|ordinal| fit_column(def, layout, batch, ordinal));
+    columns.collect()
+}
+
+fn fit_column(
+    def: &CollectionDef,
+    layout: &Layout,
+    batch: &RecordBatch,
+    ordinal: usize,
+) -> Result<ArrayRef, ApplyRefusal> {
+    let column = &def.columns[ordinal];
+    let ty = &layout.columns[ordinal].ty;
+    let array = match batch.schema_ref().index_of(&column.name) {
+        Err(_) => new_null_array(ty, batch.num_rows()),
+        Ok(at) => Arc::clone(batch.column(at)),
+    };
+    if array.data_type() != ty {
+        let found = array.data_type();
+        return Err(schema(format!(
+            "`{}` of `{}` is {}, not {found}",
+            column.name, def.name, column.ty
+        )));
+    }
+    if def.requires_value(ordinal) && array.null_count() > 0 {
+        return Err(ApplyRefusal::NotNull {
+            collection: def.name.clone(),
+            column: column.name.clone(),
+        });
+    }
+    Ok(array)
 }
 
 fn encode(index: &KeySpec, columns: &[ArrayRef]) -> Result<Keys, ApplyRefusal> {

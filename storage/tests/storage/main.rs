@@ -9,6 +9,7 @@ mod kept;
 mod log;
 mod model;
 mod records;
+mod runs;
 mod segments;
 mod support;
 mod tables;

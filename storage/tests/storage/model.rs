@@ -10,8 +10,8 @@ use arrow::datatypes::Int64Type;
 use candor_proto::LogIndex;
 use candor_storage::disk::CrashDisk;
 use candor_storage::{
-    ApplyRefusal, ColumnType, Entry, Outcome, RangeStore, Record, SchemaChange, Snapshot, SnapshotError, TableChange,
-    Transaction, TransactionPart,
+    ApplyRefusal, ColumnType, Entry, Outcome, RangeStore, Record, RunBuilder, RunError, SchemaChange, Snapshot,
+    SnapshotError, TableChange, Transaction, TransactionPart,
 };
 use proptest::prelude::*;
 
@@ -45,6 +45,8 @@ struct Write {
     notes_begun: Vec<i64>,
     /// Whether the changes travel in parts, and whether a leader is elected before the last.
     parts: Option<bool>,
+    /// Whether rows in parts are runs.
+    runs: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -75,9 +77,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         prop::collection::vec(row, 0..3),
         prop::collection::vec(0..30_u64, 0..2),
         prop::collection::vec(any::<i64>(), 0..12),
-        prop::option::weighted(0.2, any::<bool>()),
+        prop::option::weighted(0.4, prop::bool::weighted(0.3)),
+        prop::bool::weighted(0.7),
     );
-    let write = write.prop_map(|(back, ended, begun, notes_ended, notes_begun, parts)| {
+    let write = write.prop_map(|(back, ended, begun, notes_ended, notes_begun, parts, runs)| {
         Step::Write(Write {
             back,
             ended,
@@ -85,6 +88,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             notes_ended,
             notes_begun,
             parts,
+            runs,
         })
     });
     let step = prop_oneof![
@@ -249,13 +253,31 @@ impl Run {
         let mut lost = false;
         let parts = write.parts.map(|elected_between| {
             let txn = u128::from(now(&self.store).0) << 64;
-            let change = changes.remove(0);
-            self.expect(&Record::Part(TransactionPart { txn, change }), state.clone());
-            if elected_between {
+            let mut parts = vec![Record::Part(TransactionPart {
+                txn,
+                change: changes.remove(0),
+            })];
+            if write.runs {
+                let Some(Record::Part(first)) = parts.pop() else {
+                    unreachable!("pushed above")
+                };
+                changes.insert(0, first.change);
+                parts = self.runs(txn, &mut changes);
+            }
+            for (at, part) in parts.iter().enumerate() {
+                self.expect(part, state.clone());
+                match (write.notes_begun.len() + at) % 5 {
+                    0 => drop(self.store.checkpoint().expect("writes")),
+                    1 => self.reopen(),
+                    2 => drop(self.store.compact().expect("writes")),
+                    _ => {}
+                }
+            }
+            if elected_between && !parts.is_empty() {
                 self.expect(&elected(), state.clone());
                 lost = true;
             }
-            (txn, 1)
+            (txn, parts.len() as u32)
         });
         let version = now(&self.store).0 + 1;
         let expected = if lost {
@@ -286,6 +308,38 @@ impl Run {
             expected.map(drop),
             "{write:?} at {version}, having read {snapshot}"
         );
+    }
+
+    /// Makes runs of the rows that begin, and parts of what is left of a change if only rows end in it. Rows that make no
+    /// run stay.
+    fn runs(&self, txn: u128, changes: &mut Vec<TableChange>) -> Vec<Record> {
+        let catalog = Arc::clone(self.store.snapshot(None).expect("there").catalog());
+        let mut records = Vec::new();
+        for change in changes.iter_mut() {
+            let def = catalog.collection_by_id(change.collection).expect("there");
+            let Some(rows) = &change.begun else { continue };
+            let mut run = RunBuilder::new(Arc::clone(def)).expect("sound");
+            run.push(rows).expect("fits");
+            match run.finish(txn) {
+                Ok(pieces) => {
+                    records.extend(
+                        pieces
+                            .iter()
+                            .map(|(kind, payload)| Record::decode(*kind, payload).expect("decodes")),
+                    );
+                    change.begun = None;
+                }
+                Err(error) => assert!(
+                    matches!(error, RunError::Refused(ApplyRefusal::Unique { .. })),
+                    "{error}"
+                ),
+            }
+        }
+        let (whole, ended): (Vec<_>, Vec<_>) = changes.drain(..).partition(|change| change.begun.is_some());
+        *changes = whole;
+        let ended = ended.into_iter().filter(|change| change.ended.is_some());
+        records.extend(ended.map(|change| Record::Part(TransactionPart { txn, change })));
+        records
     }
 
     /// Compares every version with the model.

@@ -10,7 +10,7 @@ use candor_proto::{Epoch, LogIndex, NodeName, RangeId, RangeName};
 use candor_storage::disk::CrashDisk;
 use candor_storage::{
     CollectionDef, CollectionId, ColumnDef, ColumnType, KeyDef, KeyKind, Outcome, PartRead, RangeStore, Record,
-    SchemaChange, Snapshot, StorageError, StoreOptions, TableChange, TableSnapshot, Transaction,
+    RunBuilder, SchemaChange, Snapshot, StorageError, StoreOptions, TableChange, TableSnapshot, Transaction,
 };
 
 pub(crate) const ID: RangeId = RangeId(0xfeed_0000_0000_0001);
@@ -169,6 +169,15 @@ pub(crate) fn notes_change(ended: &[u64], begun: &[i64]) -> TableChange {
         ended: (!ended.is_empty()).then(|| batch(vec![("_row", rows())])),
         begun: (!begun.is_empty()).then(|| batch(vec![("note", ints(begun))])),
     }
+}
+
+/// The records of a run of `people`.
+pub(crate) fn people_run(txn: u128, rows: &[Person]) -> Vec<Record> {
+    let mut run = RunBuilder::new(Arc::new(people())).expect("sound");
+    run.push(&people_batch(rows)).expect("fits");
+    let records = run.finish(txn).expect("distinct");
+    let decode = |(kind, payload): &(u8, Bytes)| Record::decode(*kind, payload).expect("decodes");
+    records.iter().map(decode).collect()
 }
 
 pub(crate) fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {

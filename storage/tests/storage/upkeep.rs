@@ -98,11 +98,20 @@ impl Script {
     fn parts(&mut self, random: &mut Random) {
         let txn = u128::from(random.below(1 << 30));
         let change = notes_change(&[], &[7, 8]);
-        self.commit(Record::Part(TransactionPart { txn, change }));
-        self.ops.push(Op::Checkpoint);
+        let mut parts = vec![Record::Part(TransactionPart { txn, change })];
+        if random.below(3) > 0 {
+            let id = random.below(6) as i64;
+            parts.extend(people_run(txn, &[person(id + 1, None, 1), person(id, None, 2)]));
+        }
+        for part in &parts {
+            self.commit(part.clone());
+            if random.below(2) == 0 {
+                self.ops.push(Op::Checkpoint);
+            }
+        }
         let mut last = transaction(LogIndex(2), vec![]);
         if let Record::Transaction(transaction) = &mut last {
-            transaction.parts = Some((txn, 1));
+            transaction.parts = Some((txn, parts.len() as u32));
         }
         self.commit(last);
     }
