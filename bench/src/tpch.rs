@@ -23,6 +23,9 @@ use crate::{Bench, namespace};
 /// How often each query runs.
 const ROUNDS: usize = 3;
 
+/// The table that is loaded from a Parquet file, a second time and for the figure alone.
+const PARQUET: &str = "lineitem_parquet";
+
 /// How long one statement may take at most.
 const STATEMENT_MAX: Duration = Duration::from_mins(30);
 
@@ -79,11 +82,12 @@ pub(crate) async fn measure(bench: &Bench, options: &Options) -> Result<()> {
     let queries = queries(options)?;
     println!("\ntpch: scale factor {}", options.scale.0);
     let files = place.files(options.scale.0)?;
-    let ours = candor(bench, options, &place, &files, &queries).await?;
+    let parquet = place.parquet(bench, options, &files)?;
+    let ours = candor(bench, options, &place, (&files, parquet.as_deref()), &queries).await?;
     if options.alone {
         return Ok(());
     }
-    let theirs = duckdb(bench, &place, &files, &queries)?;
+    let theirs = duckdb(bench, &place, (&files, parquet.as_deref()), &queries)?;
     println!(
         "  beside DuckDB {} with {} threads, its native format",
         theirs.version, bench.threads
@@ -92,6 +96,9 @@ pub(crate) async fn measure(bench: &Bench, options: &Options) -> Result<()> {
         if let Some(loaded) = ours.loads.get(*table) {
             ratio(&format!("COPY {table}, CSV"), *loaded, theirs.loads[at]);
         }
+    }
+    if let (Some(ours), Some(theirs)) = (ours.loads.get(PARQUET), theirs.loads.get(TABLES.len())) {
+        ratio("COPY lineitem, Parquet", *ours, *theirs);
     }
     if !ours.loads.is_empty() {
         postgres(&files, ours.loads["lineitem"])?;
@@ -142,6 +149,36 @@ impl Place {
         }
         Ok(files)
     }
+
+    /// The largest table as a Parquet file, which DuckDB makes if it is missing; `None` if nobody could make it.
+    fn parquet(
+        &self,
+        bench: &Bench,
+        options: &Options,
+        files: &BTreeMap<&'static str, PathBuf>,
+    ) -> Result<Option<PathBuf>> {
+        let path = self.folder.join("lineitem.parquet");
+        if path.exists() || options.alone {
+            return Ok(path.exists().then_some(path));
+        }
+        let (table, columns) = TABLES[TABLES.len() - 1];
+        let database = self.folder.join("parquet.db");
+        let job = Job {
+            setup: vec![without_keys(&format!("CREATE TABLE {table} ({columns})"))],
+            loads: vec![csv_load(files, table)],
+            after: vec![format!("COPY {table} TO '{}' (FORMAT parquet)", path.display())],
+            ..Job::default()
+        };
+        duckdb::run(&database, bench.threads, &job)?;
+        std::fs::remove_file(&database)?;
+        Ok(Some(path))
+    }
+}
+
+/// Table, file and options of a COPY of CSV.
+fn csv_load(files: &BTreeMap<&'static str, PathBuf>, table: &str) -> (String, String, String) {
+    let path = files[table].display().to_string();
+    (table.to_owned(), path, "FORMAT csv, HEADER true".to_owned())
 }
 
 /// The texts of the queries, each as its statements.
@@ -174,7 +211,7 @@ async fn candor(
     bench: &Bench,
     options: &Options,
     place: &Place,
-    files: &BTreeMap<&'static str, PathBuf>,
+    (files, parquet): (&BTreeMap<&'static str, PathBuf>, Option<&Path>),
     queries: &[(usize, Vec<String>)],
 ) -> Result<Measured> {
     let data = place.folder.join("candor");
@@ -190,7 +227,7 @@ async fn candor(
     if loaded {
         println!("  ready again after {}", Short(started.elapsed()));
     } else {
-        loads = load(&node, files).await?;
+        loads = load(&node, files, parquet).await?;
         println!(
             "  {} on disk, resident {}, at most {} while loading",
             size(folder_bytes(&data)),
@@ -235,7 +272,11 @@ async fn candor(
     Ok(Measured { loads, queries: best })
 }
 
-async fn load(node: &Node, files: &BTreeMap<&'static str, PathBuf>) -> Result<BTreeMap<&'static str, Duration>> {
+async fn load(
+    node: &Node,
+    files: &BTreeMap<&'static str, PathBuf>,
+    parquet: Option<&Path>,
+) -> Result<BTreeMap<&'static str, Duration>> {
     let maker = namespace::make(node.url(), Config::default()).await?;
     for (table, columns) in TABLES {
         maker.execute(&format!("CREATE TABLE {table} ({columns})"), &[]).await?;
@@ -243,18 +284,30 @@ async fn load(node: &Node, files: &BTreeMap<&'static str, PathBuf>) -> Result<BT
     let client = client(node)?;
     let mut loads = BTreeMap::new();
     for (table, path) in files {
-        let started = Instant::now();
-        client
-            .execute(
-                &format!("COPY {table} FROM '{}' (FORMAT csv, HEADER true)", path.display()),
-                &[],
-            )
-            .await
-            .with_context(|| format!("COPY {table}"))?;
-        loads.insert(*table, started.elapsed());
-        println!("  COPY {table:<10} {:>8}", Short(started.elapsed()).to_string());
+        let sql = format!("COPY {table} FROM '{}' (FORMAT csv, HEADER true)", path.display());
+        loads.insert(*table, copy(&client, table, &sql).await?);
+    }
+    if let Some(path) = parquet {
+        let (_, columns) = TABLES[TABLES.len() - 1];
+        maker
+            .execute(&format!("CREATE TABLE {PARQUET} ({columns})"), &[])
+            .await?;
+        let sql = format!("COPY {PARQUET} FROM '{}' (FORMAT parquet)", path.display());
+        loads.insert(PARQUET, copy(&client, PARQUET, &sql).await?);
+        maker.execute(&format!("DROP TABLE {PARQUET}"), &[]).await?;
     }
     Ok(loads)
+}
+
+async fn copy(client: &Client, table: &str, sql: &str) -> Result<Duration> {
+    let started = Instant::now();
+    client
+        .execute(sql, &[])
+        .await
+        .with_context(|| format!("COPY {table}"))?;
+    let took = started.elapsed();
+    println!("  COPY {table:<16} {:>8}", Short(took).to_string());
+    Ok(took)
 }
 
 fn client(node: &Node) -> Result<Client> {
@@ -298,7 +351,7 @@ async fn explain(client: &Client, statements: &[String]) -> Result<()> {
 fn duckdb(
     bench: &Bench,
     place: &Place,
-    files: &BTreeMap<&'static str, PathBuf>,
+    (files, parquet): (&BTreeMap<&'static str, PathBuf>, Option<&Path>),
     queries: &[(usize, Vec<String>)],
 ) -> Result<duckdb::Answer> {
     let database = place.folder.join("duck.db");
@@ -306,14 +359,17 @@ fn duckdb(
         std::fs::remove_file(&database)?;
     }
     let create = |(table, columns): &(&str, &str)| format!("CREATE TABLE {table} ({columns})");
-    let copy = |(table, _): &(&str, &str)| {
-        let path = files[*table].display().to_string();
-        ((*table).to_owned(), path, "FORMAT csv, HEADER true".to_owned())
-    };
+    let mut setup: Vec<String> = TABLES.iter().map(create).map(|sql| without_keys(&sql)).collect();
+    let mut loads: Vec<_> = TABLES.iter().map(|(table, _)| csv_load(files, table)).collect();
+    if let Some(path) = parquet {
+        let (_, columns) = TABLES[TABLES.len() - 1];
+        setup.push(without_keys(&create(&(PARQUET, columns))));
+        loads.push((PARQUET.into(), path.display().to_string(), "FORMAT parquet".into()));
+    }
     let job = Job {
         // Keys would only slow its loads down; its queries do not use them.
-        setup: TABLES.iter().map(create).map(|sql| without_keys(&sql)).collect(),
-        loads: TABLES.iter().map(copy).collect(),
+        setup,
+        loads,
         queries: queries.iter().map(|(_, statements)| statements.clone()).collect(),
         rounds: ROUNDS,
         ..Job::default()
