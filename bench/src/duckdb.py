@@ -9,6 +9,9 @@ import duckdb
 job = json.load(sys.stdin)
 connection = duckdb.connect(job["database"], config={"threads": job["threads"]})
 
+# Only the document goes to standard output.
+connection.execute("SET enable_progress_bar = false")
+
 
 def timed(run):
     started = time.perf_counter()

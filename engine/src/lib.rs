@@ -20,6 +20,7 @@ mod ordered;
 mod parse;
 mod pending;
 mod pg;
+mod plain;
 mod point;
 mod prepare;
 mod rows;

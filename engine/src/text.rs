@@ -22,6 +22,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use candor_storage::ColumnType;
 
 use crate::error::EngineError;
+use crate::plain;
 use crate::value::array::{self, Item};
 use crate::value::json::{self, Node, Value};
 use crate::value::{float, interval, moment, uuid};
@@ -118,7 +119,10 @@ impl TextColumn {
             Builder::Decimal(builder) => builder.append_value(parse_decimal(text, ty)?),
             Builder::Text(builder) => builder.append_value(read_text(text, ty)?),
             Builder::Bytes(builder) => builder.append_value(parse_bytes(text).ok_or_else(|| not_a(text, ty))?),
-            Builder::Date(builder) => builder.append_value(moment::parse_date(text).ok_or_else(|| not_a(text, ty))?),
+            Builder::Date(builder) => {
+                let date = plain::date(text).or_else(|| moment::parse_date(text));
+                builder.append_value(date.ok_or_else(|| not_a(text, ty))?);
+            }
             Builder::Time(builder) => builder.append_value(moment::parse_time(text).ok_or_else(|| not_a(text, ty))?),
             Builder::Timestamp(builder) => {
                 builder.append_value(read_timestamp(text, ty).ok_or_else(|| not_a(text, ty))?);
@@ -277,6 +281,11 @@ fn parse_bool(text: &str) -> Option<bool> {
 }
 
 fn parse_integer<T: TryFrom<i128>>(text: &str, ty: ColumnType) -> Result<T, String> {
+    if let Some(whole) = plain::integer(text)
+        && let Ok(whole) = T::try_from(i128::from(whole))
+    {
+        return Ok(whole);
+    }
     let whole = match text.trim().parse::<i64>() {
         Ok(whole) => i128::from(whole),
         // `5.0` and `1e3` are whole numbers too.
@@ -320,6 +329,13 @@ fn parse_decimal(text: &str, ty: ColumnType) -> Result<i128, String> {
     let ColumnType::Decimal { precision, scale } = ty else {
         return Err(not_a(text, ty));
     };
+    if let Some(value) = usize::try_from(scale)
+        .ok()
+        .and_then(|scale| plain::decimal(text, scale))
+        && u128::from(value.unsigned_abs()) < 10_u128.pow(u32::from(precision))
+    {
+        return Ok(value.into());
+    }
     match scaled(text, i32::from(scale)) {
         Scaled::Exact(value) if value.unsigned_abs() < 10_u128.pow(u32::from(precision)) => Ok(value),
         Scaled::Exact(_) | Scaled::TooLarge => Err(format!("{} is out of range for {ty}", shortened(text.trim()))),

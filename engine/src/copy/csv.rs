@@ -10,6 +10,7 @@ use candor_storage::ColumnType;
 
 use super::chunks::in_chunks;
 use super::inflow::Inflow;
+use super::records::{PlainRecords, RecordSource, count_without_last};
 use super::{Arrival, BATCH_ROWS, RowWriter, misfit, read_error, write_error};
 use crate::error::EngineError;
 use crate::text::{TextColumn, TextWriter};
@@ -120,14 +121,27 @@ impl ChunkReader<'_> {
     }
 
     fn read_into(&self, text: &[u8], batches: &mut Vec<(Vec<ArrayRef>, usize)>) -> Result<(), EngineError> {
-        let mut records = Records::new(text, self.delimiter);
+        // Without quotes, lines are records and what stands between delimiters are fields, where they stand.
+        match std::str::from_utf8(text) {
+            Ok(text) if !text.as_bytes().contains(&QUOTE) => {
+                self.read_records(&mut PlainRecords::new(text, self.delimiter), batches)
+            }
+            _ => self.read_records(&mut Records::new(text, self.delimiter), batches),
+        }
+    }
+
+    fn read_records(
+        &self,
+        records: &mut impl RecordSource,
+        batches: &mut Vec<(Vec<ArrayRef>, usize)>,
+    ) -> Result<(), EngineError> {
         let mut row = 0;
         loop {
             let mut columns: Vec<TextColumn> = self.types.iter().map(|ty| TextColumn::new(*ty)).collect();
             let first = row;
             while row - first < BATCH_ROWS as u64 && records.next(row + 1)? {
                 row += 1;
-                push_record(&records, self.names, &mut columns, self.null, row)?;
+                push_record(records, self.names, &mut columns, self.null, row)?;
             }
             let rows = (row - first) as usize;
             if rows > 0 {
@@ -192,7 +206,7 @@ fn known_name(arrival: &Arrival<'_>, name: String) -> String {
 }
 
 fn push_record(
-    records: &Records<impl BufRead>,
+    records: &impl RecordSource,
     names: &[String],
     columns: &mut [TextColumn],
     null: &str,
@@ -238,27 +252,6 @@ impl<R: BufRead> Records<R> {
             fields: Vec::new(),
             raw: Vec::new(),
             bytes: 0,
-        }
-    }
-
-    /// Reads the next record; false at the end. Empty lines are no records.
-    fn next(&mut self, row: u64) -> Result<bool, EngineError> {
-        loop {
-            self.raw.clear();
-            if !self.read_line()? {
-                return Ok(false);
-            }
-            // A line inside quotes belongs to the record.
-            while self.inside_quotes() {
-                if self.raw.len() > RECORD_BYTES_MAX || !self.read_line()? {
-                    return Err(bad_record("a quote is opened and never closed", row));
-                }
-            }
-            let end = self.raw.trim_ascii_end_newline();
-            self.raw.truncate(end);
-            if !self.raw.is_empty() {
-                return self.cut(row).map(|()| true);
-            }
         }
     }
 
@@ -324,25 +317,38 @@ impl<R: BufRead> Records<R> {
         }
         Ok(())
     }
+}
 
-    /// The fields with whether they were quoted.
+impl<R: BufRead> RecordSource for Records<R> {
+    fn next(&mut self, row: u64) -> Result<bool, EngineError> {
+        loop {
+            self.raw.clear();
+            if !self.read_line()? {
+                return Ok(false);
+            }
+            // A line inside quotes belongs to the record.
+            while self.inside_quotes() {
+                if self.raw.len() > RECORD_BYTES_MAX || !self.read_line()? {
+                    return Err(bad_record("a quote is opened and never closed", row));
+                }
+            }
+            let end = self.raw.trim_ascii_end_newline();
+            self.raw.truncate(end);
+            if !self.raw.is_empty() {
+                return self.cut(row).map(|()| true);
+            }
+        }
+    }
+
     fn fields(&self) -> impl Iterator<Item = (&str, bool)> {
         let fields = self.fields.iter();
         fields.map(|(place, is_quoted)| (&self.text[place.clone()], *is_quoted))
     }
 
-    /// How many fields there are, one empty field behind the last delimiter not counted where it is one too many.
     fn field_count(&self, expected: usize) -> usize {
-        let count = self.fields.len();
-        let last_is_empty = self
-            .fields
-            .last()
-            .is_some_and(|(place, is_quoted)| place.is_empty() && !is_quoted);
-        if count == expected + 1 && last_is_empty {
-            expected
-        } else {
-            count
-        }
+        let last = self.fields.last();
+        let last_is_empty = last.is_some_and(|(place, is_quoted)| place.is_empty() && !is_quoted);
+        count_without_last(self.fields.len(), last_is_empty, expected)
     }
 }
 
@@ -469,6 +475,28 @@ mod tests {
             );
         }
         Ok(all)
+    }
+
+    #[test]
+    fn records_without_quotes_are_the_same_either_way() {
+        for text in [
+            "",
+            "\n\r\n",
+            "a,b\n",
+            "a,,b,\r\n\n,\n",
+            "last",
+            "last\r",
+            "\r\r\n",
+            "é,ü\nx",
+            ",\r\n\r",
+        ] {
+            let mut plain = PlainRecords::new(text, b',');
+            let mut all: Vec<Vec<(String, bool)>> = Vec::new();
+            while plain.next(0).expect("no quotes") {
+                all.push(plain.fields().map(|(text, quoted)| (text.to_owned(), quoted)).collect());
+            }
+            assert_eq!(records(text, b',').expect("reads"), all, "{text:?}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod csv;
 mod inflow;
 mod ndjson;
 mod parquet;
+mod records;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};

@@ -5,7 +5,8 @@
 
 use arrow::array::{Array, ArrayRef, AsArray, downcast_primitive_array};
 use arrow::datatypes::{ArrowNativeType, DataType};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use twox_hash::XxHash64;
 
 const REGISTERS: usize = 1 << REGISTER_BITS;
@@ -15,8 +16,25 @@ const REGISTER_BITS: u32 = 10;
 const SEED: u64 = 0;
 
 /// A sketch of the distinct values of a column.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sketch(Vec<u8>);
+
+/// As bytes, not as a list of numbers: the same on disk, and read at once.
+impl Serialize for Sketch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Sketch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let registers: &[u8] = Deserialize::deserialize(deserializer)?;
+        if registers.len() != REGISTERS {
+            return Err(D::Error::invalid_length(registers.len(), &"a byte for each register"));
+        }
+        Ok(Self(registers.to_vec()))
+    }
+}
 
 impl Default for Sketch {
     fn default() -> Self {

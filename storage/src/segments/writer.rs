@@ -368,7 +368,7 @@ fn properties(spec: &SegmentSpec, sketches: &[Option<Sketch>], rows: u64) -> Wri
         .set_created_by("candor".into())
         .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_compression(Compression::LZ4_RAW)
-        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_statistics_enabled(EnabledStatistics::None)
         .set_max_row_group_row_count(None)
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_data_page_size_limit(PAGE_BYTES_MAX)

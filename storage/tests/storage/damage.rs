@@ -1,12 +1,15 @@
 //! Bytes that rot on disk.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use arrow::array::{ArrayRef, StringViewArray};
 use bytes::Bytes;
 use candor_proto::LogIndex;
-use candor_storage::disk::CrashDisk;
-use candor_storage::{RangeStore, StorageError};
+use candor_storage::disk::{CrashDisk, Disk as _};
+use candor_storage::{RangeStore, ReadError, Record, StorageError, Transaction};
 
 use crate::support::*;
 
@@ -14,7 +17,7 @@ const FILE_HEADER: usize = 144;
 const FRAME_HEADER: usize = 41;
 
 /// A synced log of three files.
-fn synced() -> (CrashDisk, std::sync::Arc<RangeStore>) {
+fn synced() -> (CrashDisk, Arc<RangeStore>) {
     let disk = CrashDisk::new(1);
     let store = try_create(&disk, 800).expect("creates");
     for i in 0..24_u64 {
@@ -132,7 +135,6 @@ fn a_tail_that_ends_anywhere_is_cut_at_the_last_whole_entry() {
 
 #[test]
 fn a_missing_file_is_missed() {
-    use candor_storage::disk::Disk;
     for missing in 0..3 {
         let (disk, _store) = synced();
         let files = log_files(&disk);
@@ -156,4 +158,149 @@ fn a_byte_that_rots_under_a_running_store_is_reported_by_the_read() {
     disk.set_content(&path, content);
     let error = store.read(LogIndex::ZERO, LogIndex(u64::MAX), usize::MAX).err();
     assert_eq!(named(error), Some((path, piece.start)));
+}
+
+/// A range with a file of each kind: the log in two files, its mark, two manifests, segments with key files that both
+/// name, that only the older one names, and that belong to a transaction which has not come yet.
+fn with_every_kind_of_file() -> CrashDisk {
+    let (disk, store) = with_collections();
+    let write = |rows: &[Person]| {
+        let change = people_change(&[], rows);
+        run(
+            &store,
+            &transaction(now(&store), vec![change, notes_change(&[], &[7, 8])]),
+        );
+    };
+    for id in 0..4 {
+        write(&[person(
+            id,
+            Some("somebody@somewhere.example.org").filter(|_| id == 1),
+            id,
+        )]);
+        store.checkpoint().expect("writes");
+    }
+    for piece in people_run(PENDING, &[person(11, Some("b"), 1), person(10, Some("a"), 2)]) {
+        run(&store, &piece);
+    }
+    run(&store, &transaction(now(&store), vec![people_change(&[2], &[])]));
+    store.checkpoint().expect("writes");
+    assert!(store.compact().expect("writes"));
+    write(&[person(5, None, 5)]);
+    store.sync().expect("syncs");
+    disk
+}
+
+const PENDING: u128 = 77;
+
+/// All that a range holds: what its newest version shows, found by scans and by keys, and what becomes of the pending
+/// transaction.
+fn everything(disk: &CrashDisk) -> Result<Vec<String>, StorageError> {
+    let store = open(disk)?;
+    store.apply_to(store.last().0.index)?;
+    let mut all = Vec::new();
+    let look = |all: &mut Vec<String>| -> Result<(), ReadError> {
+        let snapshot = store.snapshot(None).expect("there");
+        all.push(format!("{:?} at {}", snapshot.content_hash()?, snapshot.version()));
+        let table = snapshot.table(PEOPLE).expect("there");
+        let ids = table.find(&keys(&(0..13).collect::<Vec<_>>()))?;
+        let emails: ArrayRef = Arc::new(StringViewArray::from(vec!["somebody@somewhere.example.org", "a", "b"]));
+        let by_email = table.find_by(&[1], &batch(vec![("email", emails)]))?;
+        all.push(format!("{ids:?} {by_email:?}"));
+        for row in ids.into_iter().flatten() {
+            all.push(format!("{:?}", people_of(&table.rows(&[row], None)?)));
+        }
+        Ok(())
+    };
+    let storage = |error| match error {
+        ReadError::Storage(error) => error,
+        other => panic!("not the disk's: {other}"),
+    };
+    look(&mut all).map_err(storage)?;
+    let last = Transaction {
+        snapshot: now(&store),
+        parts: Some((
+            PENDING,
+            people_run(PENDING, &[person(11, Some("b"), 1), person(10, Some("a"), 2)]).len() as u32,
+        )),
+        ..Transaction::default()
+    };
+    store.append(EPOCH, &[encoded(&Record::Transaction(last))])?;
+    let outcomes = store.apply_to(store.last().0.index)?;
+    all.push(format!("{outcomes:?}"));
+    look(&mut all).map_err(storage)?;
+    Ok(all)
+}
+
+/// The files of a range, by path.
+fn files(disk: &CrashDisk) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for dir in [dir(), dir().join("segments")] {
+        for name in disk.list(&dir).expect("lists") {
+            let path = dir.join(name);
+            if let Some(content) = disk.content(&path) {
+                files.push((path, content));
+            }
+        }
+    }
+    files
+}
+
+fn copy_of(files: &[(PathBuf, Vec<u8>)]) -> CrashDisk {
+    let disk = CrashDisk::new(1);
+    for folder in [dir(), dir().join("segments")] {
+        disk.make_dir(&folder).expect("makes");
+    }
+    for (path, content) in files {
+        disk.create(path).expect("creates");
+        disk.set_content(path, content.clone());
+    }
+    disk
+}
+
+/// Each byte of each file is flipped; `CANDOR_DAMAGE=1` takes all of them, otherwise one in 101 is taken, and all of
+/// small files.
+#[test]
+fn a_flipped_byte_of_any_file_is_reported_with_its_file_or_does_no_harm() {
+    const SMALL: usize = 256;
+    let step = if std::env::var_os("CANDOR_DAMAGE").is_some() {
+        1
+    } else {
+        101
+    };
+    let files = files(&with_every_kind_of_file());
+    let kind = |path: &Path| {
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let kinds = [".log", "synced", "manifest-", ".parquet", ".keys"];
+        let kind = kinds.into_iter().find(|kind| name.contains(kind));
+        kind.unwrap_or_else(|| panic!("{name} is of no kind")).to_owned()
+    };
+    let sound = everything(&copy_of(&files)).expect("reads");
+    let mut reported = BTreeMap::new();
+    for (place, (path, content)) in files.iter().enumerate() {
+        let step = if content.len() <= SMALL { 1 } else { step };
+        for at in (place % step..content.len()).step_by(step) {
+            let disk = copy_of(&files);
+            let mut flipped = content.clone();
+            flipped[at] ^= 1 << (at % 8);
+            disk.set_content(path, flipped);
+            match everything(&disk) {
+                Ok(found) => assert_eq!(found, sound, "byte {at} of {}", path.display()),
+                Err(StorageError::Damaged {
+                    path: named, offset, ..
+                }) => {
+                    assert_eq!(&named, path, "byte {at} of {}", path.display());
+                    assert!(
+                        offset <= at as u64 || path.extension().is_some(),
+                        "{offset} is behind byte {at}"
+                    );
+                    *reported.entry(kind(path)).or_insert(0) += 1;
+                }
+                Err(other) => panic!("byte {at} of {}: {other}", path.display()),
+            }
+        }
+    }
+    let kinds: Vec<&str> = reported.keys().map(String::as_str).collect();
+    // A manifest that rotted is stood in for by the one before it, and a mark only leaves more to judgement.
+    assert_eq!(kinds, [".keys", ".log", ".parquet"]);
+    println!("{} files, {reported:?} reported", files.len());
 }
