@@ -10,7 +10,7 @@ use super::{RunPiece, RunStart};
 use crate::error::StorageError;
 use crate::record::TableChange;
 use crate::schema::{CollectionId, ColumnType};
-use crate::segments::{FileRef, NewFile, Segment, SegmentInfo};
+use crate::segments::{FileRef, Segment, SegmentInfo};
 use crate::table::freeze::SegmentHome;
 
 /// The parts of a transaction that has not come yet: changes, which are kept in memory, and runs, which stand in files.
@@ -41,10 +41,11 @@ struct IncomingRun {
     first: LogIndex,
     pieces: u32,
     run: PendingRun,
-    /// The file that is being written, its name, and how many bytes are missing.
-    file: Box<dyn NewFile>,
+    /// What has come of the file that is on its way, its name, and its size. It is written when it is whole: 64 MiB of
+    /// rows make less than that.
+    file: Vec<u8>,
     name: String,
-    left: u64,
+    size: u64,
     writes_keys: bool,
 }
 
@@ -131,7 +132,7 @@ impl PendingParts {
     /// the transaction are missing, and it will have no effect.
     ///
     /// # Errors
-    /// The disk refuses, or is full.
+    /// The disk refuses; not if it is full.
     pub(crate) fn take_piece(
         &mut self,
         index: LogIndex,
@@ -144,7 +145,7 @@ impl PendingParts {
         }
         let incoming = match (self.incoming.take(), piece.start) {
             (Some(incoming), None) if incoming.run.collection == piece.collection => incoming,
-            (None, Some(start)) => match IncomingRun::start(index, piece.collection, start, home)? {
+            (None, Some(start)) => match IncomingRun::start(index, piece.collection, start, home) {
                 Some(incoming) => incoming,
                 None => return broken(index, "a run has no rows"),
             },
@@ -178,20 +179,15 @@ enum Taken {
 
 impl IncomingRun {
     /// `None` if there is nothing to come.
-    fn start(
-        first: LogIndex,
-        collection: CollectionId,
-        start: RunStart,
-        home: &SegmentHome,
-    ) -> Result<Option<Self>, StorageError> {
+    fn start(first: LogIndex, collection: CollectionId, start: RunStart, home: &SegmentHome) -> Option<Self> {
         let RunStart { columns, info } = start;
         let sizes = [Some(info.file), info.keys].into_iter().flatten();
         let is_empty = info.rows() == 0 || sizes.map(|file: FileRef| file.size).any(|size| size == 0);
         if is_empty || info.row_base != 0 {
-            return Ok(None);
+            return None;
         }
-        let (name, left) = (info.parquet_name(), info.file.size);
-        Ok(Some(Self {
+        let (name, size) = (info.parquet_name(), info.file.size);
+        Some(Self {
             first,
             pieces: 0,
             // It is known before its files have their names, so nobody takes them for garbage.
@@ -200,39 +196,33 @@ impl IncomingRun {
                 columns,
                 segment: home.open(info),
             },
-            file: home.files.create()?,
+            file: Vec::new(),
             name,
-            left,
+            size,
             writes_keys: false,
-        }))
+        })
     }
 
     fn take(mut self, mut bytes: &[u8], home: &SegmentHome) -> Result<Taken, StorageError> {
         self.pieces += 1;
         while !bytes.is_empty() {
-            if self.left == 0 {
-                return Ok(Taken::TooMuch);
-            }
-            let (now, later) = bytes.split_at(bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX)));
-            self.file.write(now)?;
-            self.left -= now.len() as u64;
+            let left = usize::try_from(self.size).unwrap_or(usize::MAX) - self.file.len();
+            let (now, later) = bytes.split_at(bytes.len().min(left));
+            self.file.extend_from_slice(now);
             bytes = later;
-            if self.left > 0 {
+            if now.len() < left {
                 continue;
             }
+            home.show(std::mem::take(&mut self.file), std::mem::take(&mut self.name))?;
             let info = self.run.segment.info();
-            let keys = info.keys.zip(info.keys_name()).filter(|_| !self.writes_keys);
-            let Some((keys, name)) = keys else {
-                home.show(self.file, self.name)?;
+            let Some((keys, name)) = info.keys.zip(info.keys_name()).filter(|_| !self.writes_keys) else {
                 return Ok(if bytes.is_empty() {
                     Taken::Whole(self.run, self.pieces)
                 } else {
                     Taken::TooMuch
                 });
             };
-            let parquet = std::mem::replace(&mut self.file, home.files.create()?);
-            home.show(parquet, std::mem::replace(&mut self.name, name))?;
-            self.left = keys.size;
+            (self.name, self.size) = (name, keys.size);
             self.writes_keys = true;
         }
         Ok(Taken::More(Box::new(self)))

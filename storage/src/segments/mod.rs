@@ -18,7 +18,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `file` | places for files: a folder, an object store |
+//! | `file`, `held` | places for files: a folder, an object store; memory, when a folder is full |
 //! | `sealed` | checksums of every block of a file |
 //! | `column`, `scalar`, `sketch`, `stats` | columns, their types, what is known of their values |
 //! | `keys` | fingerprints of keys, sorted |
@@ -29,6 +29,7 @@ mod cache;
 mod column;
 mod file;
 mod footer;
+mod held;
 mod info;
 mod keys;
 mod part;
@@ -45,6 +46,7 @@ pub use cache::{CacheFigures, SegmentCache};
 pub use column::SegmentColumn;
 pub(crate) use column::from_stored;
 pub use file::{DiskFiles, NewFile, ObjectFiles, SegmentFile, SegmentFiles, Waiter, Waiting};
+pub(crate) use held::HeldFiles;
 pub use info::{FileRef, RowOrder, SegmentInfo};
 pub use keys::fingerprint;
 pub use part::{PartRead, PartRows, RowFilter, SegmentPart, SegmentView};

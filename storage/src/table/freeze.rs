@@ -26,8 +26,8 @@ use crate::error::{ReadError, StorageError};
 use crate::layout::Layout;
 use crate::schema::ROW_ID_COLUMN;
 use crate::segments::{
-    DeletionVector, NewFile, PartRead, RowSorter, SEGMENT_ROWS_MAX, Segment, SegmentCache, SegmentColumn, SegmentFiles,
-    SegmentInfo, SegmentPart, SegmentSpec, SegmentView,
+    DeletionVector, HeldFiles, PartRead, RowSorter, SEGMENT_ROWS_MAX, Segment, SegmentCache, SegmentColumn,
+    SegmentFiles, SegmentInfo, SegmentPart, SegmentSpec, SegmentView,
 };
 
 /// Rows of a batch that is read to be written again.
@@ -38,6 +38,7 @@ const COPY_ROWS: usize = 16_384;
 pub(crate) struct SegmentHome {
     pub(crate) files: Arc<dyn SegmentFiles>,
     pub(crate) cache: Arc<SegmentCache>,
+    held: Arc<HeldFiles>,
     open: Arc<Mutex<OpenSegments>>,
 }
 
@@ -72,9 +73,11 @@ enum Origin {
 
 impl SegmentHome {
     pub(crate) fn new(files: Arc<dyn SegmentFiles>, cache: Arc<SegmentCache>) -> Self {
+        let held = Arc::new(HeldFiles::new(files));
         Self {
-            files,
+            files: Arc::clone(&held) as _,
             cache,
+            held,
             open: Arc::default(),
         }
     }
@@ -109,9 +112,9 @@ impl SegmentHome {
     /// Gives a file its name; it is durable after [`SegmentHome::sync`].
     ///
     /// # Errors
-    /// The disk refuses, or is full.
-    pub(crate) fn show(&self, file: Box<dyn NewFile>, name: String) -> Result<(), StorageError> {
-        file.show(&name)?;
+    /// The disk refuses; not if it is full.
+    pub(crate) fn show(&self, content: Vec<u8>, name: String) -> Result<(), StorageError> {
+        self.held.show(&name, content)?;
         self.open.lock().shown.push(name);
         Ok(())
     }
