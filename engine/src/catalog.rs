@@ -28,6 +28,7 @@ use crate::pending::PendingWrites;
 use crate::pg::enums;
 use crate::prepare::prepared_query;
 use crate::scan::CollectionTable;
+use crate::sequences::{self, Sequences};
 use crate::types::OwnTypePlanner;
 
 /// The schema of the tables that the server hands in.
@@ -61,6 +62,7 @@ pub(crate) struct Names {
     template: Arc<SessionState>,
     /// What the functions of the session answer with.
     functions: SessionValues,
+    sequences: Arc<Sequences>,
     view_depth: usize,
 }
 
@@ -76,6 +78,7 @@ impl Names {
             passing: HashMap::new(),
             template: Arc::clone(template),
             functions: SessionValues::of(ctx),
+            sequences: Arc::clone(&ctx.sequences),
             view_depth: 0,
         }
     }
@@ -106,6 +109,7 @@ impl Names {
             passing: self.passing.clone(),
             template: Arc::clone(&self.template),
             functions: self.functions.clone(),
+            sequences: Arc::clone(&self.sequences),
             view_depth: self.view_depth,
         }
     }
@@ -260,7 +264,9 @@ impl Names {
         let mut state = SessionState::clone(&self.template);
         state.mark_start_execution();
         self.functions.fix_now(state.execution_props_mut());
-        for function in self.functions.functions() {
+        let database = self.database.as_deref();
+        let of_sequences = sequences::functions(&self.sequences, &self.catalog, &self.namespace, database);
+        for function in self.functions.functions().chain(of_sequences) {
             // Nothing registers a function but to refuse it by name, and there is nobody to do that here.
             let _ = state.register_udf(function);
         }

@@ -10,6 +10,7 @@ use sqlparser::ast;
 
 use crate::error::EngineError;
 use crate::pending::PendingWrites;
+use crate::sequences::Sequences;
 use crate::spans::ScriptText;
 
 /// Everything a statement may see besides its own text.
@@ -35,6 +36,8 @@ pub struct StatementContext {
     pub system_tables: Vec<(String, RecordBatch)>,
     /// The script the statement's syntax tree was parsed from, so that errors can point into it; empty if unknown.
     pub text: ScriptText,
+    /// Where the values of sequences come from.
+    pub sequences: Arc<Sequences>,
 }
 
 impl StatementContext {
@@ -51,6 +54,7 @@ impl StatementContext {
             now_micros,
             system_tables: Vec::new(),
             text: ScriptText::default(),
+            sequences: Arc::default(),
         }
     }
 

@@ -7,6 +7,7 @@ mod alter;
 mod changes;
 mod columns;
 mod constraints;
+mod sequences;
 mod types;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use sqlparser::ast::{self, Spanned as _};
 
 use changes::Changes;
 use columns::{check_columns, closed_definition};
+pub(crate) use sequences::define_sequence;
 pub(crate) use types::define_type;
 
 use crate::catalog::{INFORMATION_SCHEMA, SYSTEM_SCHEMA};
@@ -73,8 +75,8 @@ fn define_collection(env: &Env, define: &DefineCollection, if_not_exists: bool) 
         _ if taken => return exists("collection", &name, if_not_exists),
         _ => {}
     }
-    let mut def = if define.open {
-        open_definition()
+    let (mut def, sequences) = if define.open {
+        (open_definition(), Vec::new())
     } else {
         closed_definition(env, &database, &name, &define.table)?
     };
@@ -85,6 +87,7 @@ fn define_collection(env: &Env, define: &DefineCollection, if_not_exists: bool) 
     }
     def.name = name;
     schema.push(SchemaChange::DefineCollection(def));
+    schema.extend(sequences.into_iter().map(SchemaChange::DefineSequence));
     Ok(Evaluated::schema(schema))
 }
 
@@ -109,10 +112,14 @@ pub(crate) async fn create_table(env: &Env, create: &ast::CreateTable) -> Result
     if env.names.has_table(&database, &name) {
         return exists("table", &name, create.if_not_exists);
     }
-    let def = closed_definition(env, &database, &name, create)?;
+    let (def, sequences) = closed_definition(env, &database, &name, create)?;
     match &create.query {
         None if def.columns.is_empty() => Err(EngineError::plan("a table has at least one column")),
-        None => Ok(Evaluated::schema(vec![SchemaChange::DefineCollection(def)])),
+        None => {
+            let mut schema = vec![SchemaChange::DefineCollection(def)];
+            schema.extend(sequences.into_iter().map(SchemaChange::DefineSequence));
+            Ok(Evaluated::schema(schema))
+        }
         Some(query) => create_table_as(env, def, query).await,
     }
 }

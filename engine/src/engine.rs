@@ -23,6 +23,7 @@ use crate::copy::{self, Copied, CopyInput, CopyOutput, Progress, RowSink};
 use crate::env::Env;
 use crate::error::EngineError;
 use crate::names::column_names;
+use crate::sequences::Sequences;
 use crate::write::{self, Evaluated};
 use crate::{define, point, session};
 
@@ -162,18 +163,22 @@ impl Engine {
     /// What planning, running, column types and constraints refuse.
     pub async fn write(&self, ctx: StatementContext, statement: &ast::Statement) -> Result<Evaluated, EngineError> {
         let env = Env::new(&self.0.template, ctx);
-        if let ast::Statement::Insert(insert) = statement
-            && let Some(evaluated) = write::small_insert(&env, insert)
+        // The caller's thread never waits for the log.
+        env.ctx.sequences.allow(false);
+        let at_once = match statement {
+            ast::Statement::Insert(insert) => write::small_insert(&env, insert),
+            _ => write::by_key(&env, statement).map(Ok),
+        };
+        if let Some(evaluated) = at_once
+            && !env.ctx.sequences.has_to_wait()
         {
-            return evaluated;
-        }
-        if let Some(evaluated) = write::by_key(&env, statement) {
-            return Ok(evaluated);
+            return Ok(with_moves(evaluated?, &env.ctx.sequences));
         }
         let statement = statement.clone();
         self.run(async move {
+            env.ctx.sequences.allow(true);
             let evaluated = Box::pin(write::evaluate(&env, &statement)).await?;
-            write::carry_out(&env, evaluated)
+            Ok(with_moves(write::carry_out(&env, evaluated)?, &env.ctx.sequences))
         })
         .await
     }
@@ -200,8 +205,13 @@ impl Engine {
     ) -> Result<Evaluated, EngineError> {
         let engine = Arc::clone(&self.0);
         let create = create.clone();
-        self.run(async move { define::create_table(&Env::new(&engine.template, ctx), &create).await })
-            .await
+        let sequences = Arc::clone(&ctx.sequences);
+        sequences.allow(true);
+        self.run(async move {
+            let evaluated = define::create_table(&Env::new(&engine.template, ctx), &create).await?;
+            Ok(with_moves(evaluated, &sequences))
+        })
+        .await
     }
 
     /// Evaluates `CREATE VIEW`; its query is planned once, so that a view that cannot work is refused.
@@ -230,6 +240,21 @@ impl Engine {
             .await
     }
 
+    /// Evaluates `CREATE SEQUENCE` and `DROP SEQUENCE`.
+    ///
+    /// # Errors
+    /// A name that is taken or not there, a sequence without values, a column that needs it.
+    pub async fn define_sequence(
+        &self,
+        ctx: StatementContext,
+        statement: &ast::Statement,
+    ) -> Result<Evaluated, EngineError> {
+        let engine = Arc::clone(&self.0);
+        let statement = statement.clone();
+        self.run(async move { define::define_sequence(&Env::new(&engine.template, ctx), &statement) })
+            .await
+    }
+
     /// Evaluates `ALTER TABLE`; where the rows have to be written anew, they come back too.
     ///
     /// # Errors
@@ -237,8 +262,13 @@ impl Engine {
     pub async fn alter_table(&self, ctx: StatementContext, alter: &ast::AlterTable) -> Result<Evaluated, EngineError> {
         let engine = Arc::clone(&self.0);
         let alter = alter.clone();
-        self.run(async move { Box::pin(define::alter_table(&Env::new(&engine.template, ctx), &alter)).await })
-            .await
+        let sequences = Arc::clone(&ctx.sequences);
+        sequences.allow(true);
+        self.run(async move {
+            let evaluated = Box::pin(define::alter_table(&Env::new(&engine.template, ctx), &alter)).await?;
+            Ok(with_moves(evaluated, &sequences))
+        })
+        .await
     }
 
     /// Evaluates `CREATE INDEX`.
@@ -287,7 +317,12 @@ impl Engine {
         let _stop = SetOnDrop(Arc::clone(&gone));
         let work = move || {
             let env = Env::new(&engine.template, ctx);
-            let _ = answer.send(copy::copy_from(&env, &copy, input, &progress, sink, &gone));
+            env.ctx.sequences.allow(true);
+            let copied = copy::copy_from(&env, &copy, input, &progress, sink, &gone);
+            let _ = answer.send(copied.map(|copied| Copied {
+                evaluated: with_moves(copied.evaluated, &env.ctx.sequences),
+                ..copied
+            }));
         };
         std::thread::Builder::new()
             .name("candor-copy".to_owned())
@@ -383,6 +418,12 @@ impl Engine {
             },
         })
     }
+}
+
+/// A write, and how far it moved sequences.
+fn with_moves(mut evaluated: Evaluated, sequences: &Sequences) -> Evaluated {
+    evaluated.schema.extend(sequences.moves());
+    evaluated
 }
 
 /// A task that panicked or was stopped.

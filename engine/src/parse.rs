@@ -9,7 +9,10 @@ use crate::error::EngineError;
 pub(crate) fn parse_query(sql: &str) -> Result<ast::Statement, EngineError> {
     let script = parse_script(sql).map_err(|error| EngineError::plan(error.to_string()))?;
     match script.statements.into_iter().next().map(|statement| statement.body) {
-        Some(Body::Query(statement)) => Ok(*statement),
+        // A query that draws from a sequence is a write for whoever sends it.
+        Some(Body::Query(statement) | Body::Write(statement)) if matches!(*statement, ast::Statement::Query(_)) => {
+            Ok(*statement)
+        }
         _ => Err(EngineError::internal(format!("`{sql}` is not a query"))),
     }
 }

@@ -114,7 +114,7 @@ fn instead(sql: &ast::DataType) -> &'static str {
     } else if name.contains("MONEY") {
         "NUMERIC(p, s) holds amounts"
     } else if name.contains("SERIAL") {
-        "write BIGINT and give the key in the INSERT"
+        "SERIAL stands in CREATE TABLE only"
     } else if name.contains("UNSIGNED") || name.contains("INT") {
         "SMALLINT, INTEGER and BIGINT are there"
     } else {

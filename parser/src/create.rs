@@ -107,7 +107,6 @@ fn not_created(cursor: &Cursor<'_>) -> ParseError {
         "USER" | "ROLE" => "users are not available yet",
         "FUNCTION" | "PROCEDURE" | "AGGREGATE" => "functions of one's own are not available",
         "TRIGGER" => "triggers are not available",
-        "SEQUENCE" => "sequences are not available: use uuid()",
         "DOMAIN" => "domains are not available: give the column a CHECK",
         "EXTENSION" => "extensions are not available",
         _ => "CREATE takes TABLE, VIEW, INDEX, DATABASE or SCHEMA",

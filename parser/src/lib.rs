@@ -12,6 +12,7 @@ mod lex;
 mod merge;
 mod refuse;
 mod script;
+mod sequences;
 mod session;
 pub mod span;
 mod sql;

@@ -12,6 +12,7 @@ use crate::error::{ParseError, place};
 use crate::explain;
 use crate::lex::{self, Words};
 use crate::refuse;
+use crate::sequences;
 use crate::session;
 use crate::sql;
 use crate::statement::{Body, Clause, CopyDirection, Script, Statement, Tails};
@@ -80,7 +81,12 @@ fn statement(words: Words<'_>) -> Result<Statement, ParseError> {
 /// Whether the text itself is kept, to be read again for other statements.
 fn is_kept(body: &Body) -> bool {
     match body {
-        Body::Define(_) | Body::CreateView(_) | Body::CreateIndex(_) | Body::AlterTable(_) | Body::Type(_) => true,
+        Body::Define(_)
+        | Body::CreateView(_)
+        | Body::CreateIndex(_)
+        | Body::AlterTable(_)
+        | Body::Type(_)
+        | Body::Sequence(_) => true,
         Body::CreateTable(table) => table.query.is_none(),
         _ => false,
     }
@@ -152,6 +158,9 @@ pub(crate) fn body(words: &Words<'_>) -> Result<Body, ParseError> {
     if let Some(body) = types::statement(words)? {
         return Ok(body);
     }
+    if let Some(body) = sequences::statement(words)? {
+        return Ok(body);
+    }
     let keyword = first
         .word()
         .map(|word| word.value.to_ascii_uppercase())
@@ -202,8 +211,16 @@ fn begin_help(word: &str) -> &'static str {
 }
 
 fn query(words: &Words<'_>) -> Result<Body, ParseError> {
-    let statement = refuse::query(sql::statement(words)?, words)?;
-    Ok(Body::Query(Box::new(statement)))
+    Ok(query_body(refuse::query(sql::statement(words)?, words)?))
+}
+
+/// A query, or the write that one is which draws from a sequence.
+fn query_body(statement: ast::Statement) -> Body {
+    if sequences::draws(&statement) {
+        Body::Write(Box::new(statement))
+    } else {
+        Body::Query(Box::new(statement))
+    }
 }
 
 /// A WITH stands before a query or a write, and a write may stand in it.
@@ -212,7 +229,7 @@ fn query_or_write(words: &Words<'_>) -> Result<Body, ParseError> {
     if refuse::is_write(&statement) {
         return Ok(Body::Write(Box::new(refuse::write(statement, words)?)));
     }
-    Ok(Body::Query(Box::new(refuse::query(statement, words)?)))
+    Ok(query_body(refuse::query(statement, words)?))
 }
 
 /// `TABLE name …` is `SELECT * FROM name …`.
@@ -240,8 +257,7 @@ fn return_expression(words: &Words<'_>) -> Result<Body, ParseError> {
             rest.whole(),
         ));
     }
-    let statement = refuse::query(statement, words)?;
-    Ok(Body::Query(Box::new(statement)))
+    Ok(query_body(refuse::query(statement, words)?))
 }
 
 fn is_one_expression(statement: &ast::Statement) -> bool {
@@ -281,9 +297,12 @@ fn check_tails_fit(body: &Body, tails: &Tails, words: &Words<'_>) -> Result<(), 
         Body::Write(_) | Body::Copy(_) | Body::CreateTable(_) => {
             "a write is decided by the leader, whose copy is never stale"
         }
-        Body::Define(_) | Body::Type(_) | Body::Remove(_) | Body::CreateIndex(_) | Body::AlterTable(_) => {
-            "a definition is decided by the leader, or by the node being asked"
-        }
+        Body::Define(_)
+        | Body::Type(_)
+        | Body::Sequence(_)
+        | Body::Remove(_)
+        | Body::CreateIndex(_)
+        | Body::AlterTable(_) => "a definition is decided by the leader, or by the node being asked",
         Body::Use { .. }
         | Body::InfoFor(_)
         | Body::Commit

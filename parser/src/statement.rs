@@ -87,6 +87,8 @@ pub enum Body {
     CreateView(Box<ast::CreateView>),
     /// CREATE TYPE … AS ENUM, ALTER TYPE, DROP TYPE.
     Type(Box<ast::Statement>),
+    /// CREATE SEQUENCE, DROP SEQUENCE.
+    Sequence(Box<ast::Statement>),
     /// CREATE INDEX.
     CreateIndex(Box<ast::CreateIndex>),
     /// ALTER TABLE.
@@ -146,6 +148,7 @@ impl Body {
             | Self::CreateTable(_)
             | Self::CreateView(_)
             | Self::Type(_)
+            | Self::Sequence(_)
             | Self::CreateIndex(_)
             | Self::AlterTable(_)
             | Self::Remove(_) => true,

@@ -30,7 +30,8 @@ impl Run<'_> {
         self.shared.admit_write(range)?;
         let grounds = self.shared.write_grounds(range)?;
         let snapshot = grounds.version();
-        let ctx = self.context(Some(&grounds), &Relations::default())?;
+        let mut ctx = self.context(Some(&grounds), &Relations::default())?;
+        ctx.sequences = self.sequences(range);
         let (sender, batches) = mpsc::channel(BATCHES_WAITING_MAX);
         // The sink runs on the reader's own thread, which may wait.
         let sink: RowSink = Box::new(move |collection, rows| {

@@ -13,6 +13,7 @@ mod relations;
 mod route;
 mod rows;
 mod script;
+mod sequences;
 mod server;
 mod session;
 mod settings;

@@ -21,6 +21,7 @@ use crate::http;
 use crate::metrics::Metrics;
 use crate::parsed::Parsed;
 use crate::progress::Running;
+use crate::sequences::ReservedValues;
 use crate::session::Sessions;
 use crate::turns::Turns;
 
@@ -67,6 +68,7 @@ pub(crate) struct Shared {
     pub(crate) boot_header: HeaderValue,
     pub(crate) making_default: tokio::sync::Mutex<()>,
     pub(crate) turns: Turns,
+    pub(crate) reserved: ReservedValues,
     http_addr: SocketAddr,
     in_flight: Arc<Semaphore>,
     stopping: AtomicBool,
@@ -167,6 +169,7 @@ impl Server {
             parsed: Parsed::default(),
             making_default: tokio::sync::Mutex::new(()),
             turns: Turns::default(),
+            reserved: ReservedValues::default(),
             stopping: AtomicBool::new(false),
             http_addr,
             config,

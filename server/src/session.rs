@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use candor_engine::SessionSequences;
 use candor_proto::{ErrorBody, ErrorCode, RangeName};
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -35,6 +36,8 @@ pub(crate) struct Session {
     pub(crate) settings: Settings,
     /// BEGIN without its COMMIT so far.
     pub(crate) transaction: Option<OpenTransaction>,
+    /// What it has drawn from sequences.
+    pub(crate) sequences: Arc<SessionSequences>,
 }
 
 /// The namespace, and the database in it, of a session that selected none: a newcomer's first statement finds a place.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use candor_engine::{
-    CopyInput, CopyOutput, Engine, EngineError, Evaluated, Progress, RowStream, ScriptText, StatementContext,
+    CopyInput, CopyOutput, Engine, EngineError, Evaluated, Progress, RowStream, ScriptText, Sequences, StatementContext,
 };
 use candor_parser::{Body, Copy, CopyDirection, CopySource, CopyTarget, Define, Remove, Setting, Statement};
 use candor_planner::{OwnCopy, Verdict, View, admit, explain};
@@ -85,6 +85,11 @@ pub(crate) async fn run_statement(run: &mut Run<'_>, statement: &Statement) -> R
             run.write(&range, &Relations::default(), Evaluate::Type(statement))
                 .await
         }
+        Body::Sequence(statement) => {
+            let range = run.session.range();
+            run.write(&range, &Relations::default(), Evaluate::Sequence(statement))
+                .await
+        }
         Body::AlterTable(alter) => {
             let relations = Relations::in_tree(&**alter);
             let range = run.range_of(&relations)?;
@@ -151,6 +156,7 @@ pub(crate) enum Evaluate<'a> {
     CreateTable(&'a ast::CreateTable),
     CreateView(&'a ast::CreateView),
     Type(&'a ast::Statement),
+    Sequence(&'a ast::Statement),
     AlterTable(&'a ast::AlterTable),
     CreateIndex(&'a ast::CreateIndex),
     Define(&'a Define),
@@ -170,6 +176,7 @@ impl Evaluate<'_> {
             Self::CreateTable(table) => engine.create_table(ctx, table).await,
             Self::CreateView(view) => engine.create_view(ctx, view).await,
             Self::Type(statement) => engine.define_type(ctx, statement).await,
+            Self::Sequence(statement) => engine.define_sequence(ctx, statement).await,
             Self::AlterTable(alter) => engine.alter_table(ctx, alter).await,
             Self::CreateIndex(index) => engine.create_index(ctx, index).await,
             Self::Define(define) => engine.define(ctx, define).await,
@@ -363,6 +370,7 @@ impl Run<'_> {
             .map(|transaction| Arc::clone(&transaction.pending));
         ctx.params.clone_from(&self.params.engine);
         ctx.text = self.text.clone();
+        ctx.sequences = Arc::new(Sequences::new(Arc::clone(&self.session.sequences), None));
         if relations.system {
             ctx.system_tables = self.shared.system_tables()?;
         }

@@ -57,7 +57,8 @@ impl Run<'_> {
     ) -> Result<Tried, Stop> {
         let newest = self.shared.write_grounds(range)?;
         let snapshot = newest.version();
-        let ctx = self.context(Some(&newest), relations)?;
+        let mut ctx = self.context(Some(&newest), relations)?;
+        ctx.sequences = self.sequences(range);
         let start = Instant::now();
         let mut evaluated = Box::pin(evaluate.run(&self.shared.engine, ctx, &self.progress)).await?;
         let took = start.elapsed();
@@ -116,7 +117,8 @@ impl Run<'_> {
         // Refused for its leader, the transaction is rolled back and the whole script redirected.
         self.shared.admit_write(range)?;
         let grounds = transaction.grounds.clone();
-        let ctx = self.context(grounds.snapshot.as_ref(), relations)?;
+        let mut ctx = self.context(grounds.snapshot.as_ref(), relations)?;
+        ctx.sequences = self.sequences(range);
         let evaluated = Box::pin(evaluate.run(&self.shared.engine, ctx, &self.progress)).await?;
         if let Some(transaction) = &mut self.session.transaction {
             // Taken out, so that nobody else has it and nothing of it is copied; a savepoint may.
@@ -191,7 +193,14 @@ pub(crate) fn transaction_refused(refusal: &ApplyRefusal, upserts: impl Fn(&str)
 }
 
 pub(crate) fn refused(refusal: &ApplyRefusal) -> Stop {
-    ErrorBody::new(refusal.code(), refusal.to_string()).into()
+    let mut body = ErrorBody::new(refusal.code(), refusal.to_string());
+    if let Some(sqlstate) = refusal.sqlstate() {
+        sqlstate.clone_into(&mut body.sqlstate);
+    }
+    if let Some(constraint) = refusal.constraint() {
+        body = body.with_fact("constraint", constraint);
+    }
+    body.into()
 }
 
 fn returning(evaluated: Evaluated, receipt: Receipt) -> Output {

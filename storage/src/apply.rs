@@ -330,7 +330,7 @@ fn check_made_for<'a>(
         SchemaChange::DefineCollection(def) => !def.foreign_keys.is_empty(),
         _ => false,
     };
-    if current.changed_at() > snapshot && schema.iter().any(rests_on_others) {
+    if current.defined_at() > snapshot && schema.iter().any(rests_on_others) {
         return Err(ApplyRefusal::schema("other definitions have changed meanwhile"));
     }
     Ok(())

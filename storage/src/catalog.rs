@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::layout::Layout;
 use crate::schema::{
     ARRAY_DEPTH_MAX, CollectionDef, CollectionId, ColumnDef, ColumnType, ForeignKeyDef, ROW_ID_COLUMN, ReplicaDef,
-    SchemaChange, TypeDef, TypeId, ViewDef,
+    SchemaChange, SequenceDef, SequenceId, SequencePlace, TypeDef, TypeId, ViewDef,
 };
 
 /// What a range holds at one version.
@@ -26,6 +26,10 @@ pub struct Catalog {
     replicas: BTreeMap<NodeName, Arc<ReplicaDef>>,
     next_type_id: u32,
     types: BTreeMap<TypeId, Arc<TypeDef>>,
+    next_sequence_id: u32,
+    sequences: BTreeMap<SequenceId, Arc<SequenceDef>>,
+    /// The last change that did more than move sequences.
+    defined_at: LogIndex,
 }
 
 /// A catalog as plain data.
@@ -41,6 +45,9 @@ pub(crate) struct CatalogImage {
     replicas: Vec<Arc<ReplicaDef>>,
     next_type_id: u32,
     types: Vec<Arc<TypeDef>>,
+    next_sequence_id: u32,
+    sequences: Vec<Arc<SequenceDef>>,
+    defined_at: LogIndex,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -73,6 +80,11 @@ impl Catalog {
     /// The index of the entry that made this catalog; zero for the empty one.
     pub fn changed_at(&self) -> LogIndex {
         self.changed_at
+    }
+
+    /// The index of the last entry that changed a definition; that a sequence moves on is no change of one.
+    pub(crate) fn defined_at(&self) -> LogIndex {
+        self.defined_at
     }
 
     /// An id that no collection of this range has ever had.
@@ -173,6 +185,27 @@ impl Catalog {
         TypeId(self.next_type_id)
     }
 
+    /// The sequence of this name.
+    pub fn sequence_named(&self, database: &str, name: &str) -> Option<&Arc<SequenceDef>> {
+        let mut sequences = self.sequences.values();
+        sequences.find(|def| def.database == database && def.name == name)
+    }
+
+    /// The sequence of this id.
+    pub fn sequence_by_id(&self, id: SequenceId) -> Option<&Arc<SequenceDef>> {
+        self.sequences.get(&id)
+    }
+
+    /// All sequences of the range, by id.
+    pub fn sequences(&self) -> impl Iterator<Item = &Arc<SequenceDef>> {
+        self.sequences.values()
+    }
+
+    /// An id that no sequence of this range has ever had.
+    pub fn next_sequence_id(&self) -> SequenceId {
+        SequenceId(self.next_sequence_id)
+    }
+
     /// The type as SQL names it, enumerated types by their names.
     pub fn sql_name(&self, ty: ColumnType) -> String {
         match (enum_of(ty).and_then(|id| self.type_by_id(id)), ty) {
@@ -199,6 +232,12 @@ impl Catalog {
     pub fn changed(&self, index: LogIndex, changes: &[SchemaChange]) -> Result<Self, String> {
         let mut next = self.clone();
         next.changed_at = index;
+        if changes
+            .iter()
+            .any(|change| !matches!(change, SchemaChange::MoveSequence { .. }))
+        {
+            next.defined_at = index;
+        }
         for change in changes {
             next.change(change)?;
         }
@@ -223,6 +262,9 @@ impl Catalog {
             replicas: self.replicas.values().cloned().collect(),
             next_type_id: self.next_type_id,
             types: self.types.values().cloned().collect(),
+            next_sequence_id: self.next_sequence_id,
+            sequences: self.sequences.values().cloned().collect(),
+            defined_at: self.defined_at,
         }
     }
 
@@ -241,6 +283,9 @@ impl Catalog {
             replicas: replicas.collect(),
             next_type_id: image.next_type_id,
             types: image.types.into_iter().map(|def| (def.id, def)).collect(),
+            next_sequence_id: image.next_sequence_id,
+            sequences: image.sequences.into_iter().map(|def| (def.id, def)).collect(),
+            defined_at: image.defined_at,
         };
         if image.collections.len() != image.altered_at.len() {
             return Err("collections and the entries that altered them do not match".into());
@@ -280,7 +325,70 @@ impl Catalog {
             SchemaChange::DefineType(def) => self.define_type(def),
             SchemaChange::ChangeType(def) => self.change_type(def),
             SchemaChange::RemoveType { id } => self.remove_type(*id),
+            SchemaChange::DefineSequence(def) => self.define_sequence(def),
+            SchemaChange::ChangeSequence(def) => self.change_sequence(def),
+            SchemaChange::RemoveSequence { id } => match self.sequences.remove(id) {
+                Some(_) => Ok(()),
+                None => Err(no_sequence(*id)),
+            },
+            SchemaChange::MoveSequence { id, from, to } => self.move_sequence(*id, *from, *to),
         }
+    }
+
+    fn define_sequence(&mut self, def: &SequenceDef) -> Result<(), String> {
+        if def.id.0 < self.next_sequence_id || def.id.0 == u32::MAX {
+            return Err(format!("sequence id {} is taken", def.id));
+        }
+        self.check_sequence(def)?;
+        self.next_sequence_id = def.id.0 + 1;
+        self.sequences.insert(def.id, Arc::new(def.clone()));
+        Ok(())
+    }
+
+    fn change_sequence(&mut self, def: &SequenceDef) -> Result<(), String> {
+        let present = self.sequences.get(&def.id).ok_or_else(|| no_sequence(def.id))?;
+        let mut changed = def.clone();
+        if def.place.generation == present.place.generation {
+            changed.place = present.place;
+        }
+        self.check_sequence(&changed)?;
+        self.sequences.insert(def.id, Arc::new(changed));
+        Ok(())
+    }
+
+    fn check_sequence(&self, def: &SequenceDef) -> Result<(), String> {
+        if !self.has_database(&def.database) {
+            return Err(no_database(&def.database));
+        }
+        let named = self.sequence_named(&def.database, &def.name);
+        if named.is_some_and(|other| other.id != def.id) {
+            return Err(format!("the sequence `{}.{}` exists", def.database, def.name));
+        }
+        if def.increment == 0 || def.min > def.max {
+            return Err(format!("the sequence `{}` has no values", def.name));
+        }
+        Ok(())
+    }
+
+    fn move_sequence(&mut self, id: SequenceId, from: SequencePlace, to: SequencePlace) -> Result<(), String> {
+        let present = self.sequences.get_mut(&id).ok_or_else(|| no_sequence(id))?;
+        if present.place != from {
+            return Err(format!("the sequence `{}` has moved meanwhile", present.name));
+        }
+        Arc::make_mut(present).place = to;
+        Ok(())
+    }
+
+    /// Takes the sequences away whose column is gone.
+    fn drop_owned_sequences(&mut self) {
+        let collections = &self.collections;
+        let has_owner = |def: &SequenceDef| {
+            def.owner.is_none_or(|(collection, column)| {
+                let owner = collections.get(&collection);
+                owner.is_some_and(|owner| owner.def.ordinal_of(column).is_some())
+            })
+        };
+        self.sequences.retain(|_, def| has_owner(def));
     }
 
     fn define_type(&mut self, def: &TypeDef) -> Result<(), String> {
@@ -352,6 +460,7 @@ impl Catalog {
             self.collections.remove(id);
         }
         self.types.retain(|_, def| def.database != name);
+        self.sequences.retain(|_, def| def.database != name);
         Ok(())
     }
 
@@ -383,6 +492,7 @@ impl Catalog {
         if let Some(database) = self.databases.get_mut(&removed.def.database) {
             database.collections.remove(&removed.def.name);
         }
+        self.drop_owned_sequences();
         Ok(())
     }
 
@@ -440,6 +550,7 @@ impl Catalog {
             }
         }
         self.collections.insert(def.id, altered);
+        self.drop_owned_sequences();
         Ok(())
     }
 
@@ -492,6 +603,10 @@ pub fn enum_of(ty: ColumnType) -> Option<TypeId> {
         ColumnType::Array { element, .. } => enum_of(element.into()),
         _ => None,
     }
+}
+
+fn no_sequence(id: SequenceId) -> String {
+    format!("there is no sequence with id {id}")
 }
 
 fn no_type(id: TypeId) -> String {

@@ -15,6 +15,7 @@ mod record;
 mod runs;
 mod schema;
 pub mod segments;
+mod sequence;
 mod snapshot;
 mod store;
 mod table;
@@ -29,9 +30,11 @@ pub use record::{Mutation, Record, TableChange, Transaction, TransactionPart};
 pub use runs::{RunBuilder, RunError, RunPiece, RunStart};
 pub use schema::{
     ARRAY_DEPTH_MAX, Alteration, CheckDef, CollectionDef, CollectionId, ColumnDef, ColumnType, ElementType,
-    ForeignAction, ForeignKeyDef, KeyDef, KeyKind, ROW_ID_COLUMN, ReplicaDef, SchemaChange, TypeDef, TypeId, ViewDef,
+    ForeignAction, ForeignKeyDef, Generated, KeyDef, KeyKind, ROW_ID_COLUMN, ReplicaDef, SchemaChange, SequenceDef,
+    SequenceId, SequencePlace, TypeDef, TypeId, ViewDef,
 };
 pub use segments::{CacheFigures, ColumnBounds, PartRead, PartRows, RowFilter, SegmentCache};
+pub use sequence::Reserved;
 pub use snapshot::{ContentHash, Snapshot};
 pub use store::{Lease, MaintainLimits, Maintained, RangeStore, StoreInfo, StoreOptions, TableInfo};
 pub use table::{ColumnSummary, RowChanges, RowId, TablePart, TableSnapshot, TableSummary};

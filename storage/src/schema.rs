@@ -56,6 +56,65 @@ pub struct TypeDef {
     pub labels: Vec<String>,
 }
 
+/// Names one sequence of a range for ever: a removed sequence's id is never given again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SequenceId(pub u32);
+
+impl fmt::Display for SequenceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// How far the values of a sequence are spoken for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SequencePlace {
+    /// The first value that nobody has reserved; none where the last one is.
+    pub next: Option<i64>,
+    /// Grows when the sequence is set to a value, so that what was reserved before is not given out any more.
+    pub generation: u32,
+}
+
+/// A sequence: integers, each given out once. Whoever gives them out reserves some in the log before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SequenceDef {
+    /// Its id, never given again.
+    pub id: SequenceId,
+    /// The database it stands in.
+    pub database: String,
+    /// Its name, unique among the sequences of the database.
+    pub name: String,
+    /// The type that its values fit: a SMALLINT, INTEGER or BIGINT.
+    pub ty: ColumnType,
+    /// The first value.
+    pub start: i64,
+    /// From one value to the next; negative for one that goes down, never 0.
+    pub increment: i64,
+    /// The least value.
+    pub min: i64,
+    /// The greatest value.
+    pub max: i64,
+    /// Begins anew behind the last value.
+    pub cycle: bool,
+    /// The column that it goes with, by its id.
+    pub owner: Option<(CollectionId, u32)>,
+    /// How far it is.
+    pub place: SequencePlace,
+}
+
+/// Where the values of a column come from, if not from whoever writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Generated {
+    /// From its default, a sequence; `always` refuses other values.
+    Identity {
+        /// GENERATED ALWAYS, and not BY DEFAULT.
+        always: bool,
+    },
+    /// From the other columns of the row: an expression as SQL text.
+    Stored(String),
+}
+
 /// The types a column may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ColumnType {
@@ -304,6 +363,8 @@ pub struct ColumnDef {
     pub default: Option<String>,
     /// What rows that were stored before the column was added read as; NULL if nothing stands here.
     pub missing: Option<Constant>,
+    /// Whether its values are made and not given.
+    pub generated: Option<Generated>,
 }
 
 /// A CHECK constraint, evaluated by whoever writes.
@@ -424,6 +485,7 @@ impl ColumnDef {
             nullable: true,
             default: None,
             missing: None,
+            generated: None,
         }
     }
 }
@@ -643,6 +705,25 @@ pub enum SchemaChange {
     RemoveType {
         /// Which.
         id: TypeId,
+    },
+    /// Adds a sequence; refused if its id was ever used or its name is taken.
+    DefineSequence(SequenceDef),
+    /// Gives a sequence another definition; refused if there is none. It stays where it is, unless the generation is
+    /// another one.
+    ChangeSequence(SequenceDef),
+    /// Removes a sequence; refused if there is none. Those of a column go with the column.
+    RemoveSequence {
+        /// Which.
+        id: SequenceId,
+    },
+    /// Reserves values, or sets the sequence to one; refused if it is not at `from` any more.
+    MoveSequence {
+        /// Which.
+        id: SequenceId,
+        /// Where it was.
+        from: SequencePlace,
+        /// Where it is from now on.
+        to: SequencePlace,
     },
 }
 

@@ -28,7 +28,7 @@ use crate::env::Env;
 use crate::error::EngineError;
 use crate::names::column_names;
 use crate::prepare::quoted;
-use crate::write::{Evaluated, Grown, Incoming, RowCompleter};
+use crate::write::{Evaluated, Grown, Incoming, RowCompleter, check_given};
 
 use inflow::Inflow;
 pub use inflow::RowSink;
@@ -101,6 +101,9 @@ impl Arrival<'_> {
     fn receive(&self, incoming: &[Incoming]) -> Result<(Grown, RowCompleter<'_>), EngineError> {
         let grown = Grown::of(self.env, &self.def, incoming)?;
         let names: Vec<String> = incoming.iter().map(|column| column.name.clone()).collect();
+        for name in &names {
+            check_given(&grown.def, name)?;
+        }
         let completer = RowCompleter::new(self.env, &grown.def, &names)?;
         Ok((grown, completer))
     }

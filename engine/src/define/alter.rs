@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
-use candor_storage::{CollectionDef, ColumnDef, ColumnType, Constant, KeyKind, ROW_ID_COLUMN, TableChange};
+use candor_storage::{CollectionDef, ColumnDef, ColumnType, Constant, Generated, KeyKind, ROW_ID_COLUMN, TableChange};
 use datafusion::common::DFSchema;
 use sqlparser::ast;
 
 use super::changes::{Changes, broken_views, depends};
 use super::check_name;
-use super::columns::{add_column, check_columns, default_text};
+use super::columns::{add_column, check_columns, check_generated, default_text};
 use super::constraints::{Constraint, add_key, check_checks, columns_in, index_ordinals, renamed};
 use crate::convert::assign;
 use crate::env::Env;
@@ -154,7 +154,14 @@ impl<'a> Work<'a> {
         if if_not_exists && self.def.column(&folded(&column.name)).is_some() {
             return Ok(());
         }
-        let mut constraints = add_column(self.env, &mut self.def, column)?;
+        let mut sequences = Vec::new();
+        let mut constraints = add_column(self.env, &mut self.def, column, &mut sequences)?;
+        if !sequences.is_empty() {
+            return Err(EngineError::unsupported_try(
+                "a new column that is SERIAL or an identity",
+                "CREATE SEQUENCE, then ADD COLUMN … DEFAULT nextval('…')",
+            ));
+        }
         check_columns(&self.def)?;
         self.fill_column()?;
         constraints.sort_by_key(Constraint::rank);
@@ -170,6 +177,10 @@ impl<'a> Work<'a> {
         let Some(column) = self.def.columns.last_mut() else {
             return Ok(());
         };
+        if let Some(Generated::Stored(sql)) = &column.generated {
+            self.values.insert(column.id, parse_expr(sql)?);
+            return Ok(());
+        }
         let Some(default) = &column.default else { return Ok(()) };
         let expr = parse_expr(default)?;
         let planned = self.env.expression(expr.clone(), &DFSchema::empty())?;
@@ -214,6 +225,15 @@ impl<'a> Work<'a> {
             }
         }
         self.def.checks = checks;
+        let draws_on = |column: &ColumnDef| match &column.generated {
+            Some(Generated::Stored(sql)) => Ok(columns_in(&parse_expr(sql)?).contains(&dropped.name)),
+            _ => Ok::<bool, EngineError>(false),
+        };
+        for column in &self.def.columns {
+            if draws_on(column)? {
+                return Err(depends(&self.gone, &format!("the generated column `{}`", column.name)));
+            }
+        }
         self.def.remove_column(ordinal);
         self.values.remove(&dropped.id);
         Ok(())
@@ -251,6 +271,11 @@ impl<'a> Work<'a> {
         check_columns(&self.def)?;
         for check in &mut self.def.checks {
             check.sql = renamed(&check.sql, &old, &new)?;
+        }
+        for column in &mut self.def.columns {
+            if let Some(Generated::Stored(sql)) = &mut column.generated {
+                *sql = renamed(sql, &old, &new)?;
+            }
         }
         Ok(())
     }
@@ -293,6 +318,11 @@ impl<'a> Work<'a> {
         for check in &mut self.def.checks {
             // Takes the old name away from before the columns.
             check.sql = renamed(&check.sql, "", "")?;
+        }
+        for column in &mut self.def.columns {
+            if let Some(Generated::Stored(sql)) = &mut column.generated {
+                *sql = renamed(sql, "", "")?;
+            }
         }
         self.def.name = name;
         Ok(())
@@ -381,6 +411,7 @@ impl<'a> Work<'a> {
             return Ok(Evaluated::nothing());
         }
         check_checks(self.env, &self.def)?;
+        check_generated(self.env, &self.def)?;
         let (old, new) = (Arc::clone(&self.old), self.def.clone());
         let is_key = |parent: &CollectionDef, ids: &[u32]| {
             let ordinals = ids.iter().map(|id| parent.ordinal_of(*id).map(|at| at as u32));

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use candor_storage::CollectionDef;
+use candor_storage::{CollectionDef, ColumnDef, Generated};
 use sqlparser::ast;
 
 use super::build;
-use super::insert::{default_of, is_default};
+use super::insert::{check_given, default_of, is_default};
 use crate::error::EngineError;
 use crate::prepare::{folded, folded_parts, quoted};
 
@@ -28,9 +28,15 @@ pub(super) fn assignments(def: &CollectionDef, list: &[ast::Assignment]) -> Resu
             if !def.open && def.column(&name).is_none() {
                 return Err(super::grow::unknown_column(def, &name));
             }
-            let value = if is_default(&value) {
+            let column = def.column(&name).map(|ordinal| &def.columns[ordinal]);
+            let is_made = |column: &ColumnDef| matches!(column.generated, Some(Generated::Stored(_)));
+            let value = if is_default(&value) && column.is_some_and(is_made) {
+                // It is made of the other columns anyway.
+                ast::Expr::Identifier(quoted(&name))
+            } else if is_default(&value) {
                 default_of(def, &name)?
             } else {
+                check_given(def, &name)?;
                 value
             };
             if assigned.insert(name.clone(), value).is_some() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Field;
-use candor_storage::{CollectionDef, TableChange};
+use candor_storage::{CollectionDef, Generated, TableChange};
 use sqlparser::ast;
 
 use super::conflict::{self, Outcome};
@@ -204,6 +204,7 @@ fn literal_rows(
     literals: &Literals<'_>,
 ) -> Result<Rows, EngineError> {
     let names = names_for(def, columns, literals.width())?;
+    names.iter().try_for_each(|name| check_given(def, name))?;
     let incoming: Vec<Incoming> = names
         .iter()
         .enumerate()
@@ -237,6 +238,7 @@ async fn query_rows(
     }
     let (schema, batches) = env.collect(&source).await?;
     let names = names_for(def, columns, schema.fields().len())?;
+    names.iter().try_for_each(|name| check_given(def, name))?;
     let incoming = names
         .iter()
         .zip(schema.fields())
@@ -279,8 +281,10 @@ async fn expression_rows(
     values: &ast::Values,
 ) -> Result<Rows, EngineError> {
     let width = values.rows.first().map_or(0, |row| row.content.len());
-    let names = names_for(def, columns, width)?;
-    let cells = Cells::of(env, def, &names, values).await?;
+    let mut names = names_for(def, columns, width)?;
+    let mut values = values.clone();
+    leave_out_made(def, &mut names, &mut values)?;
+    let cells = Cells::of(env, def, &names, &values).await?;
     let incoming = names.iter().enumerate().map(|(at, name)| {
         Ok(Incoming {
             name: name.clone(),
@@ -298,6 +302,41 @@ async fn expression_rows(
     }
     let rows = RowCompleter::new(env, &grown.def, &given)?.complete(&arrays, cells.row_count())?;
     Ok((grown, vec![rows]))
+}
+
+/// Refuses a value for a column that makes its own.
+pub(crate) fn check_given(def: &CollectionDef, name: &str) -> Result<(), EngineError> {
+    let column = def.column(name).map(|ordinal| &def.columns[ordinal]);
+    let what = match column.and_then(|column| column.generated.as_ref()) {
+        Some(Generated::Stored(_)) => "is generated from other columns",
+        Some(Generated::Identity { always: true }) => "is GENERATED ALWAYS AS IDENTITY",
+        _ => return Ok(()),
+    };
+    Err(EngineError::Definition {
+        message: format!("column `{name}` of `{}` {what} and takes no value", def.name),
+        sqlstate: "428C9",
+        help: Some("leave it away, or write DEFAULT".to_owned()),
+    })
+}
+
+/// Takes columns out of a list of VALUES that make their own: each of their values must be DEFAULT.
+fn leave_out_made(def: &CollectionDef, names: &mut Vec<String>, values: &mut ast::Values) -> Result<(), EngineError> {
+    let made: Vec<usize> = (0..names.len())
+        .filter(|at| check_given(def, &names[*at]).is_err())
+        .collect();
+    for at in made.into_iter().rev() {
+        for row in &mut values.rows {
+            let is_given = row.content.get(at).is_some_and(|value| !is_default(value));
+            if is_given {
+                check_given(def, &names[at])?;
+            }
+            if at < row.content.len() {
+                row.content.remove(at);
+            }
+        }
+        names.remove(at);
+    }
+    Ok(())
 }
 
 /// Types matter only where they make a column.

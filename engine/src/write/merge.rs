@@ -14,7 +14,7 @@ use candor_parser::{does_nothing, inserts_defaults};
 use sqlparser::ast::{self, VisitMut as _, VisitorMut};
 
 use super::assign::assignments;
-use super::insert::{default_of, insert_columns, is_default, names_for};
+use super::insert::{check_given, default_of, insert_columns, is_default, names_for};
 use super::modify::{Target, change};
 use super::references::{Replaced, has_actions};
 use super::sides::{Side, Sides, beside, number, split_number};
@@ -393,6 +393,7 @@ impl Run<'_> {
             if is_default(value) {
                 default_of(def, name)
             } else {
+                check_given(def, name)?;
                 Ok(value.clone())
             }
         });

@@ -35,7 +35,7 @@ use crate::error::EngineError;
 pub(crate) use build::select_from;
 pub(crate) use direct::by_key;
 pub(crate) use grow::{Grown, Incoming};
-pub(crate) use insert::small as small_insert;
+pub(crate) use insert::{check_given, small as small_insert};
 pub(crate) use modify::rewrite_query;
 pub(crate) use references::{Replaced, carry_out};
 pub(crate) use rows::RowCompleter;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
-use candor_storage::{CollectionDef, ROW_ID_COLUMN, TableChange};
+use candor_storage::{CollectionDef, ROW_ID_COLUMN, SchemaChange, TableChange};
 use sqlparser::ast;
 
 use super::assign::{Assignments, assignments};
@@ -358,12 +358,21 @@ async fn run_delete(
 pub(super) async fn truncate(env: &Env, truncate: &ast::Truncate) -> Result<Evaluated, EngineError> {
     refuse(&[
         (truncate.partitions.is_some(), "TRUNCATE … PARTITION"),
-        (truncate.identity.is_some(), "RESTART / CONTINUE IDENTITY"),
         (truncate.on_cluster.is_some(), "ON CLUSTER"),
     ])?;
     let mut evaluated = Evaluated::nothing();
     let cascade = matches!(truncate.cascade, Some(ast::CascadeOption::Cascade));
+    let restart = matches!(truncate.identity, Some(ast::TruncateIdentityOption::Restart));
     for def in truncated(env, truncate, cascade)? {
+        if restart {
+            let sequences = env.names.definitions().sequences();
+            let own = sequences.filter(|sequence| sequence.owner.is_some_and(|(owner, _)| owner == def.id));
+            evaluated.schema.extend(own.map(|sequence| SchemaChange::MoveSequence {
+                id: sequence.id,
+                from: sequence.place,
+                to: sequence.set_to(sequence.start, false),
+            }));
+        }
         let target = Target {
             alias: quoted(&def.name),
             def,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray as _, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::datatypes::{Schema, SchemaRef};
-use candor_storage::{CollectionDef, enum_of};
+use candor_storage::{CollectionDef, Generated, enum_of};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 
@@ -27,6 +27,8 @@ pub(crate) struct RowCompleter<'a> {
     schema: SchemaRef,
     /// For each column of the definition, where its values come from.
     sources: Vec<ColumnSource>,
+    /// The columns that are made of others.
+    generated: Vec<Made>,
     checks: Vec<Check>,
     /// The row that comes next, from 1.
     next_row: u64,
@@ -36,6 +38,12 @@ enum ColumnSource {
     Given(usize),
     Default(Arc<dyn PhysicalExpr>),
     Null,
+}
+
+/// A column, and what makes its values.
+struct Made {
+    ordinal: usize,
+    expr: Arc<dyn PhysicalExpr>,
 }
 
 struct Check {
@@ -48,6 +56,9 @@ impl<'a> RowCompleter<'a> {
     pub(crate) fn new(env: &'a Env, def: &Arc<CollectionDef>, given: &[String]) -> Result<Self, EngineError> {
         let schema = def.schema();
         let source = |column: &candor_storage::ColumnDef| -> Result<ColumnSource, EngineError> {
+            if matches!(column.generated, Some(Generated::Stored(_))) {
+                return Ok(ColumnSource::Null);
+            }
             match (given.iter().position(|name| *name == column.name), &column.default) {
                 (Some(at), _) => Ok(ColumnSource::Given(at)),
                 (None, Some(sql)) => Ok(ColumnSource::Default(
@@ -59,6 +70,7 @@ impl<'a> RowCompleter<'a> {
         let sources = def.columns.iter().map(source).collect::<Result<_, _>>()?;
         Ok(Self {
             checks: checks(env, def, &schema)?,
+            generated: generated(env, def, &schema)?,
             env,
             def: Arc::clone(def),
             schema,
@@ -87,12 +99,35 @@ impl<'a> RowCompleter<'a> {
             }
             columns.push(values);
         }
+        self.make(&mut columns, rows, first_row)?;
         self.check_nulls(&columns, first_row)?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
         self.check(&batch, first_row)?;
         self.next_row += rows as u64;
         Ok(batch)
+    }
+
+    /// Puts the values in place that are made of others.
+    fn make(&self, columns: &mut [ArrayRef], rows: usize, first_row: u64) -> Result<(), EngineError> {
+        if self.generated.is_empty() {
+            return Ok(());
+        }
+        let fields = self
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.as_ref().clone().with_nullable(true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let given = RecordBatch::try_new_with_options(schema, columns.to_vec(), &options)?;
+        for Made { ordinal, expr } in &self.generated {
+            let column = &self.def.columns[*ordinal];
+            let values = expr.evaluate(&given).and_then(|values| values.into_array(rows));
+            let values = values.map_err(|error| self.env.error(error))?;
+            columns[*ordinal] = assign(&values, column.ty).map_err(|misfit| misfit.at(first_row, &column.name))?;
+        }
+        Ok(())
     }
 
     /// One value per row, so that `random()` gives each row its own.
@@ -143,6 +178,21 @@ impl<'a> RowCompleter<'a> {
         }
         Ok(())
     }
+}
+
+fn generated(env: &Env, def: &CollectionDef, schema: &SchemaRef) -> Result<Vec<Made>, EngineError> {
+    let mut generated = Vec::new();
+    for (ordinal, column) in def.columns.iter().enumerate() {
+        if let Some(Generated::Stored(sql)) = &column.generated {
+            let columns = DFSchema::try_from_qualified_schema(def.name.as_str(), schema);
+            let columns = columns.map_err(|error| env.error(error))?;
+            generated.push(Made {
+                ordinal,
+                expr: env.expression(parse_expr(sql)?, &columns)?,
+            });
+        }
+    }
+    Ok(generated)
 }
 
 fn checks(env: &Env, def: &CollectionDef, schema: &SchemaRef) -> Result<Vec<Check>, EngineError> {

@@ -33,7 +33,10 @@ pub(super) fn check(
     if count == 0 || (count > CHECKED_ROWS_MAX && env.ctx.pending.is_none()) {
         return Ok(());
     }
-    let touched = |key: &&[u32]| changed.is_none_or(|changed| key.iter().any(|at| changed.contains(&(*at as usize))));
+    // A column that is made of others may change with any of them.
+    let is_made = |at: usize| def.columns[at].generated.is_some();
+    let may_change = |changed: &HashSet<usize>, at: usize| changed.contains(&at) || is_made(at);
+    let touched = |key: &&[u32]| changed.is_none_or(|changed| key.iter().any(|at| may_change(changed, *at as usize)));
     let existing = Existing::of(&env.ctx, def);
     let ended = match ended {
         Some(ended) => identities(def, ended)?,

@@ -336,7 +336,7 @@ fn truncate(truncate: &ast::Truncate, words: &Words<'_>) -> Result<(), ParseErro
         partitions,
         table: _,
         if_exists: _,
-        identity,
+        identity: _,
         cascade: _,
         on_cluster,
     } = truncate;
@@ -346,13 +346,6 @@ fn truncate(truncate: &ast::Truncate, words: &Words<'_>) -> Result<(), ParseErro
         "TRUNCATE … PARTITION",
         "write DELETE … WHERE …",
         &["PARTITION"]
-    );
-    refuse_if!(
-        words,
-        matches!(identity, Some(ast::TruncateIdentityOption::Restart)),
-        "RESTART IDENTITY",
-        "leave it away",
-        &["RESTART"]
     );
     refuse_if!(words, on_cluster.is_some(), "ON CLUSTER", "leave it away", &["CLUSTER"]);
     refuse_if!(

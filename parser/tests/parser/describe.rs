@@ -65,6 +65,7 @@ fn body(body: &Body) -> String {
         Body::CreateTable(table) => format!("create table {table}"),
         Body::CreateView(view) => format!("create view {view}"),
         Body::CreateIndex(index) => format!("create index {index}"),
+        Body::Sequence(statement) => format!("sequence {statement}"),
         Body::AlterTable(alter) => format!("alter {alter}"),
         Body::Remove(remove) => {
             let names: Vec<_> = remove.names.iter().map(ToString::to_string).collect();

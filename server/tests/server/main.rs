@@ -7,3 +7,4 @@ mod harness;
 mod http_door;
 mod redirects;
 mod scripts;
+mod sequences;
