@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, StringViewArray};
 use bytes::Bytes;
 use candor_proto::LogIndex;
 use candor_storage::disk::{CrashDisk, Disk as _};
-use candor_storage::{RangeStore, ReadError, Record, StorageError, Transaction};
+use candor_storage::{RangeStore, StorageError};
 
+use crate::kinds::{disk_with, everything, files, with_every_kind_of_file};
 use crate::support::*;
 
 const FILE_HEADER: usize = 144;
@@ -160,104 +160,7 @@ fn a_byte_that_rots_under_a_running_store_is_reported_by_the_read() {
     assert_eq!(named(error), Some((path, piece.start)));
 }
 
-/// A range with a file of each kind: the log in two files, its mark, two manifests, segments with key files that both
-/// name, that only the older one names, and that belong to a transaction which has not come yet.
-fn with_every_kind_of_file() -> CrashDisk {
-    let (disk, store) = with_collections();
-    let write = |rows: &[Person]| {
-        let change = people_change(&[], rows);
-        run(
-            &store,
-            &transaction(now(&store), vec![change, notes_change(&[], &[7, 8])]),
-        );
-    };
-    for id in 0..4 {
-        write(&[person(
-            id,
-            Some("somebody@somewhere.example.org").filter(|_| id == 1),
-            id,
-        )]);
-        store.checkpoint().expect("writes");
-    }
-    for piece in people_run(PENDING, &[person(11, Some("b"), 1), person(10, Some("a"), 2)]) {
-        run(&store, &piece);
-    }
-    run(&store, &transaction(now(&store), vec![people_change(&[2], &[])]));
-    store.checkpoint().expect("writes");
-    assert!(store.compact().expect("writes"));
-    write(&[person(5, None, 5)]);
-    store.sync().expect("syncs");
-    disk
-}
-
-const PENDING: u128 = 77;
-
-/// All that a range holds: what its newest version shows, found by scans and by keys, and what becomes of the pending
-/// transaction.
-fn everything(disk: &CrashDisk) -> Result<Vec<String>, StorageError> {
-    let store = open(disk)?;
-    store.apply_to(store.last().0.index)?;
-    let mut all = Vec::new();
-    let look = |all: &mut Vec<String>| -> Result<(), ReadError> {
-        let snapshot = store.snapshot(None).expect("there");
-        all.push(format!("{:?} at {}", snapshot.content_hash()?, snapshot.version()));
-        let table = snapshot.table(PEOPLE).expect("there");
-        let ids = table.find(&keys(&(0..13).collect::<Vec<_>>()))?;
-        let emails: ArrayRef = Arc::new(StringViewArray::from(vec!["somebody@somewhere.example.org", "a", "b"]));
-        let by_email = table.find_by(&[1], &batch(vec![("email", emails)]))?;
-        all.push(format!("{ids:?} {by_email:?}"));
-        for row in ids.into_iter().flatten() {
-            all.push(format!("{:?}", people_of(&table.rows(&[row], None)?)));
-        }
-        Ok(())
-    };
-    let storage = |error| match error {
-        ReadError::Storage(error) => error,
-        other => panic!("not the disk's: {other}"),
-    };
-    look(&mut all).map_err(storage)?;
-    let last = Transaction {
-        snapshot: now(&store),
-        parts: Some((
-            PENDING,
-            people_run(PENDING, &[person(11, Some("b"), 1), person(10, Some("a"), 2)]).len() as u32,
-        )),
-        ..Transaction::default()
-    };
-    store.append(EPOCH, &[encoded(&Record::Transaction(last))])?;
-    let outcomes = store.apply_to(store.last().0.index)?;
-    all.push(format!("{outcomes:?}"));
-    look(&mut all).map_err(storage)?;
-    Ok(all)
-}
-
-/// The files of a range, by path.
-fn files(disk: &CrashDisk) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut files = Vec::new();
-    for dir in [dir(), dir().join("segments")] {
-        for name in disk.list(&dir).expect("lists") {
-            let path = dir.join(name);
-            if let Some(content) = disk.content(&path) {
-                files.push((path, content));
-            }
-        }
-    }
-    files
-}
-
-fn copy_of(files: &[(PathBuf, Vec<u8>)]) -> CrashDisk {
-    let disk = CrashDisk::new(1);
-    for folder in [dir(), dir().join("segments")] {
-        disk.make_dir(&folder).expect("makes");
-    }
-    for (path, content) in files {
-        disk.create(path).expect("creates");
-        disk.set_content(path, content.clone());
-    }
-    disk
-}
-
-/// Each byte of each file is flipped; `CANDOR_DAMAGE=1` takes all of them, otherwise one in 101 is taken, and all of
+/// Each byte of each file is flipped; `CANDOR_DAMAGE=1` takes all of them, otherwise one in 307 is taken, and all of
 /// small files.
 #[test]
 fn a_flipped_byte_of_any_file_is_reported_with_its_file_or_does_no_harm() {
@@ -265,7 +168,7 @@ fn a_flipped_byte_of_any_file_is_reported_with_its_file_or_does_no_harm() {
     let step = if std::env::var_os("CANDOR_DAMAGE").is_some() {
         1
     } else {
-        101
+        307
     };
     let files = files(&with_every_kind_of_file());
     let kind = |path: &Path| {
@@ -274,12 +177,12 @@ fn a_flipped_byte_of_any_file_is_reported_with_its_file_or_does_no_harm() {
         let kind = kinds.into_iter().find(|kind| name.contains(kind));
         kind.unwrap_or_else(|| panic!("{name} is of no kind")).to_owned()
     };
-    let sound = everything(&copy_of(&files)).expect("reads");
+    let sound = everything(&disk_with(&files)).expect("reads");
     let mut reported = BTreeMap::new();
     for (place, (path, content)) in files.iter().enumerate() {
         let step = if content.len() <= SMALL { 1 } else { step };
         for at in (place % step..content.len()).step_by(step) {
-            let disk = copy_of(&files);
+            let disk = disk_with(&files);
             let mut flipped = content.clone();
             flipped[at] ^= 1 << (at % 8);
             disk.set_content(path, flipped);
