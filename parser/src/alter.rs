@@ -1,4 +1,4 @@
-//! ALTER TABLE; every other ALTER is refused by name.
+//! ALTER TABLE and ALTER VIEW … RENAME; every other ALTER is refused by name.
 
 use sqlparser::ast;
 
@@ -13,6 +13,9 @@ use crate::statement::Body;
 pub(crate) fn alter(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
     let words = cursor.words;
     cursor.expect("ALTER")?;
+    if cursor.is("VIEW") {
+        return rename_view(cursor);
+    }
     if !cursor.is("TABLE") {
         return Err(not_altered(cursor));
     }
@@ -29,13 +32,31 @@ pub(crate) fn alter(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
     }
 }
 
+/// ALTER VIEW [IF EXISTS] name RENAME TO name, which says the same with TABLE.
+fn rename_view(cursor: &mut Cursor<'_>) -> Result<Body, ParseError> {
+    let words = cursor.words;
+    let prefix = [sql::word("ALTER"), sql::word("TABLE")];
+    let read = sql::statement_after(&prefix, &words.rest(cursor.at + 1));
+    let Ok(ast::Statement::AlterTable(mut alter)) = read else {
+        return Err(not_altered(cursor));
+    };
+    if !matches!(
+        alter.operations.as_slice(),
+        [ast::AlterTableOperation::RenameTable { .. }]
+    ) {
+        return Err(not_altered(cursor));
+    }
+    refuse::alter_table(&mut alter, &words)?;
+    Ok(Body::AlterTable(Box::new(alter)))
+}
+
 fn not_altered(cursor: &Cursor<'_>) -> ParseError {
     if cursor.is_done() {
         return cursor.wanted("TABLE");
     }
     let kind = cursor.words.written(cursor.at).to_uppercase();
     let help = match kind.as_str() {
-        "VIEW" => "write CREATE OR REPLACE VIEW, or DROP VIEW and CREATE VIEW under the other name",
+        "VIEW" => "write CREATE OR REPLACE VIEW, or ALTER VIEW name RENAME TO name",
         "INDEX" => "write DROP INDEX and CREATE INDEX under the other name",
         "USER" | "ROLE" => "users are not available yet",
         _ => "ALTER takes TABLE",

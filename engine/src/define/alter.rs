@@ -9,7 +9,10 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
-use candor_storage::{CollectionDef, ColumnDef, ColumnType, Constant, Generated, KeyKind, ROW_ID_COLUMN, TableChange};
+use candor_storage::{
+    CollectionDef, ColumnDef, ColumnType, Constant, Generated, KeyKind, ROW_ID_COLUMN, SchemaChange, TableChange,
+    ViewDef,
+};
 use datafusion::common::DFSchema;
 use sqlparser::ast;
 
@@ -28,6 +31,11 @@ use crate::write::{Evaluated, RowCompleter, rewrite_query};
 
 /// Evaluates ALTER TABLE.
 pub(crate) async fn alter_table(env: &Env, alter: &ast::AlterTable) -> Result<Evaluated, EngineError> {
+    if let Ok((database, name)) = super::split_ast(env, &alter.name)
+        && let Some(view) = env.names.definitions().view(&database, &name)
+    {
+        return rename_view(env, view, &alter.operations);
+    }
     let old = match env.collection(&alter.name) {
         Err(EngineError::UnknownTable { .. }) if alter.if_exists => return Ok(Evaluated::nothing()),
         found => found?,
@@ -37,6 +45,47 @@ pub(crate) async fn alter_table(env: &Env, alter: &ast::AlterTable) -> Result<Ev
         work.operation(operation)?;
     }
     work.finish().await
+}
+
+/// A view under another name.
+fn rename_view(
+    env: &Env,
+    view: &Arc<ViewDef>,
+    operations: &[ast::AlterTableOperation],
+) -> Result<Evaluated, EngineError> {
+    let [
+        ast::AlterTableOperation::RenameTable {
+            table_name: ast::RenameTableNameKind::To(name),
+        },
+    ] = operations
+    else {
+        return Err(EngineError::plan(format!(
+            "`{}` is a view: CREATE OR REPLACE VIEW changes what it reads, ALTER VIEW … RENAME TO its name",
+            view.name
+        )));
+    };
+    let name = folded_parts(name).and_then(|mut parts| parts.pop());
+    let name = name.ok_or_else(|| EngineError::plan("RENAME TO takes a name"))?;
+    check_name("view", &name)?;
+    if env.names.has_table(&view.database, &name) {
+        return Err(EngineError::AlreadyExists { what: "table", name });
+    }
+    let mut changes = Changes::new(env);
+    changes.push(SchemaChange::RemoveView {
+        database: view.database.clone(),
+        name: view.name.clone(),
+    })?;
+    // Other views know it by its name.
+    changes.drop_views(
+        (&view.database, &view.name),
+        &format!("the name `{}`", view.name),
+        false,
+    )?;
+    changes.push(SchemaChange::DefineView(ViewDef {
+        name,
+        ..ViewDef::clone(view)
+    }))?;
+    Ok(Evaluated::schema(changes.schema))
 }
 
 /// Evaluates CREATE INDEX.
