@@ -12,7 +12,7 @@ use crate::names::{name_apart_from_wildcard, name_columns, name_columns_inside, 
 use crate::pg::rewrite;
 use crate::tree::call;
 use crate::using::write_out_using;
-use crate::{rows, similar, tables, windows};
+use crate::{rows, sequences, similar, tables, windows};
 
 /// A query ready for planning: see [`prepared`].
 pub(crate) fn prepared_query(
@@ -136,6 +136,7 @@ impl VisitorMut for Preparation<'_> {
     fn pre_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<EngineError> {
         or_break(rows::compare_columns(expr))?;
         similar::as_regex(expr);
+        sequences::names_as_text(expr);
         ControlFlow::Continue(())
     }
 

@@ -216,6 +216,27 @@ impl Hash for SequenceFunction {
     }
 }
 
+/// `nextval('s'::regclass)`, as PostgreSQL writes it, names the sequence by its text.
+pub(crate) fn names_as_text(expr: &mut ast::Expr) {
+    let ast::Expr::Function(function) = expr else {
+        return;
+    };
+    let is_one = |name: &ast::Ident| matches!(folded(name).as_str(), "nextval" | "currval" | "setval");
+    let named = function.name.0.last().and_then(ast::ObjectNamePart::as_ident);
+    let (true, ast::FunctionArguments::List(list)) = (named.is_some_and(is_one), &mut function.args) else {
+        return;
+    };
+    if let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg))) = list.args.first_mut()
+        && let ast::Expr::Cast {
+            expr: text,
+            data_type: ast::DataType::Regclass,
+            ..
+        } = arg
+    {
+        *arg = ast::Expr::clone(text);
+    }
+}
+
 /// The functions of a statement that sees these definitions.
 pub(crate) fn functions(
     sequences: &Arc<Sequences>,
