@@ -23,6 +23,7 @@ use crate::context::StatementContext;
 use crate::error::EngineError;
 use crate::functions::SessionValues;
 use crate::information::InformationSchema;
+use crate::memo::{Definitions, Memo};
 use crate::parse::parse_query;
 use crate::pending::PendingWrites;
 use crate::pg::enums;
@@ -120,6 +121,15 @@ impl Names {
 
     pub(crate) fn definitions(&self) -> &Arc<Catalog> {
         &self.catalog
+    }
+
+    /// What names of types mean here, and the expressions that are known under that.
+    pub(crate) fn memo(&self) -> Option<(Arc<Memo>, Definitions)> {
+        let definitions = Definitions {
+            catalog: Arc::clone(&self.catalog),
+            database: self.database.clone(),
+        };
+        Some((self.template.config().get_extension::<Memo>()?, definitions))
     }
 
     /// Threads that a statement may use.

@@ -226,6 +226,15 @@ impl Env {
 
     /// An expression over rows of `schema`, ready to be evaluated, with `now()` fixed.
     pub(crate) fn expression(&self, expr: ast::Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>, EngineError> {
+        match self.names.memo() {
+            Some((memo, definitions)) => memo.planned(&expr, schema, &definitions, || {
+                self.planned_expression(expr.clone(), schema)
+            }),
+            None => self.planned_expression(expr, schema),
+        }
+    }
+
+    fn planned_expression(&self, expr: ast::Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>, EngineError> {
         let with_alias = ast::ExprWithAlias { expr, alias: None };
         let planned = || -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
             let logical = self.state().create_logical_expr_from_sql_expr(with_alias, schema)?;

@@ -14,6 +14,7 @@ mod functions;
 mod information;
 mod keys;
 mod math;
+mod memo;
 mod names;
 mod open;
 mod ordered;

@@ -15,6 +15,7 @@ use datafusion::prelude::SessionConfig;
 
 use crate::arithmetic::CheckedIntegers;
 use crate::engine::EngineConfig;
+use crate::memo::Memo;
 use crate::pg::operators::Operators;
 use crate::rules::JoinOrder;
 use crate::set_operations::CountedSets;
@@ -69,7 +70,8 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 fn session_config(config: &EngineConfig) -> SessionConfig {
     let mut session = SessionConfig::new()
         .with_create_default_catalog_and_schema(false)
-        .with_target_partitions(config.threads.max(1));
+        .with_target_partitions(config.threads.max(1))
+        .with_extension(Arc::new(Memo::default()));
     let options = session.options_mut();
     options.sql_parser.dialect = Dialect::PostgreSQL;
     options.sql_parser.collect_spans = true;

@@ -3,9 +3,12 @@
 //! Planning a query takes DataFusion most of a millisecond, and writes of single rows need none. Whatever cannot be
 //! evaluated here, or fails here, is left to the planned way, which answers the same and has the better messages.
 
+use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray as _, BooleanArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, Fields};
 use candor_storage::{CollectionDef, TableChange};
 use datafusion::common::{DFSchema, TableReference};
 use sqlparser::ast;
@@ -14,7 +17,8 @@ use super::assign::{Assignments, assignments};
 use super::references::has_actions;
 use super::sides::Side;
 use super::values::has_subquery;
-use super::{Evaluated, RowCompleter, unique};
+use super::{Evaluated, RowCompleter, literal, unique};
+use crate::context::Param;
 use crate::env::Env;
 use crate::existing::{Existing, Place};
 use crate::point;
@@ -24,6 +28,9 @@ use crate::prepare::{folded, prepared_expr, quoted};
 pub(super) struct Direct<'a> {
     env: &'a Env,
     schema: DFSchema,
+    /// The statement's integers among its parameters stand beside the rows as columns `$1` …, so that an expression with
+    /// them is the same whatever they are.
+    integers: Vec<(String, i64)>,
 }
 
 impl<'a> Direct<'a> {
@@ -35,7 +42,23 @@ impl<'a> Direct<'a> {
             let own = DFSchema::try_from_qualified_schema(table, side.schema()).ok()?;
             schema = schema.join(&own).ok()?;
         }
-        Some(Self { env, schema })
+        let params = env.ctx.params.iter().enumerate();
+        let integers: Vec<_> = params
+            .filter_map(|(at, param)| match param {
+                Param::Int(value) => Some((format!("${}", at + 1), *value)),
+                _ => None,
+            })
+            .collect();
+        let fields: Fields = integers
+            .iter()
+            .map(|(name, _)| Field::new(name, DataType::Int64, false))
+            .collect();
+        let beside = DFSchema::from_unqualified_fields(fields, HashMap::new()).ok()?;
+        Some(Self {
+            env,
+            schema: schema.join(&beside).ok()?,
+            integers,
+        })
     }
 
     /// The values of an expression, one for each of `rows`.
@@ -43,10 +66,33 @@ impl<'a> Direct<'a> {
         if has_subquery(expr) {
             return None;
         }
-        let expr = prepared_expr(expr, &self.env.ctx.params).ok()?;
+        let mut expr = expr.clone();
+        self.name_integers(&mut expr);
+        let expr = prepared_expr(&expr, &self.env.ctx.params).ok()?;
         let planned = self.env.expression(expr, &self.schema).ok()?;
-        let values = planned.evaluate(rows).ok()?;
+        let values = planned.evaluate(&self.beside_integers(rows)?).ok()?;
         values.into_array(rows.num_rows()).ok()
+    }
+
+    fn name_integers(&self, expr: &mut ast::Expr) {
+        let _: ControlFlow<()> = ast::visit_expressions_mut(expr, |expr| {
+            if let ast::Expr::Value(value) = &*expr
+                && let ast::Value::Placeholder(name) = &value.value
+                && self.integers.iter().any(|(integer, _)| integer == name)
+            {
+                *expr = ast::Expr::Identifier(quoted(name));
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
+    fn beside_integers(&self, rows: &RecordBatch) -> Option<RecordBatch> {
+        let count = rows.num_rows();
+        let integers = self.integers.iter();
+        let integers = integers.map(|(_, value)| Arc::new(Int64Array::from_value(*value, count)) as ArrayRef);
+        let columns = rows.columns().iter().map(Arc::clone).chain(integers).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        RecordBatch::try_new_with_options(Arc::clone(self.schema.inner()), columns, &options).ok()
     }
 
     /// Which of `rows` a condition is true for.
@@ -64,7 +110,8 @@ impl<'a> Direct<'a> {
         rows: &RecordBatch,
     ) -> Option<Vec<ArrayRef>> {
         let value = |(at, column): (usize, &candor_storage::ColumnDef)| match assigned.get(&column.name) {
-            Some(expr) => self.values(expr, rows),
+            Some(expr) => literal::repeated(expr, &self.env.ctx.params, column.ty, rows.num_rows())
+                .or_else(|| self.values(expr, rows)),
             None => Some(Arc::clone(rows.column(at))),
         };
         def.columns.iter().enumerate().map(value).collect()

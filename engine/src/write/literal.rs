@@ -77,18 +77,7 @@ impl<'a> Literals<'a> {
         let ty = def.columns[ordinal].ty;
         let mut column = TextColumn::new(ty);
         for (row, cells) in self.rows.iter().enumerate() {
-            let pushed = match &cells[at] {
-                Cell::Null => {
-                    column.push_null();
-                    Ok(())
-                }
-                Cell::Number(_) if ty == ColumnType::Bool => Err("a number is not a BOOLEAN".to_owned()),
-                Cell::Number(text) | Cell::Text(text) => column.push(text),
-                Cell::Bool(value) if matches!(ty, ColumnType::Bool | ColumnType::Text | ColumnType::Varchar(_)) => {
-                    column.push(if *value { "true" } else { "false" })
-                }
-                Cell::Bool(_) => Err(format!("a BOOLEAN is not a value of type {ty}")),
-            };
+            let pushed = push(&mut column, ty, &cells[at]);
             pushed.map_err(|message| EngineError::BadValue {
                 message,
                 row: Some(row as u64 + 1),
@@ -96,6 +85,32 @@ impl<'a> Literals<'a> {
             })?;
         }
         Ok(Some(column.finish()))
+    }
+}
+
+/// A literal or parameter as the value of a column of type `ty`, once for each of `rows` rows; `None` for any other
+/// expression, and where the value does not fit.
+pub(super) fn repeated(expr: &ast::Expr, params: &[Param], ty: ColumnType, rows: usize) -> Option<ArrayRef> {
+    let cell = cell(expr, params)?;
+    let mut column = TextColumn::new(ty);
+    for _ in 0..rows {
+        push(&mut column, ty, &cell).ok()?;
+    }
+    Some(column.finish())
+}
+
+fn push(column: &mut TextColumn, ty: ColumnType, cell: &Cell<'_>) -> Result<(), String> {
+    match cell {
+        Cell::Null => {
+            column.push_null();
+            Ok(())
+        }
+        Cell::Number(_) if ty == ColumnType::Bool => Err("a number is not a BOOLEAN".to_owned()),
+        Cell::Number(text) | Cell::Text(text) => column.push(text),
+        Cell::Bool(value) if matches!(ty, ColumnType::Bool | ColumnType::Text | ColumnType::Varchar(_)) => {
+            column.push(if *value { "true" } else { "false" })
+        }
+        Cell::Bool(_) => Err(format!("a BOOLEAN is not a value of type {ty}")),
     }
 }
 
