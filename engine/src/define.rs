@@ -65,13 +65,7 @@ fn define_collection(env: &Env, define: &DefineCollection, if_not_exists: bool) 
     let taken = env.names.has_table(&database, &name);
     let mut schema = Vec::new();
     match env.names.definitions().collection(&database, &name) {
-        Some(old) if define.overwrite => {
-            let mut changes = Changes::new(env);
-            changes.drop_references(old.id, &format!("the table `{name}`"), false, |child, _| {
-                child.id != old.id
-            })?;
-            schema.push(SchemaChange::RemoveCollection { id: old.id });
-        }
+        Some(old) if define.overwrite => schema.push(removal_of_old(env, old)?),
         _ if taken => return exists("collection", &name, if_not_exists),
         _ => {}
     }
@@ -109,19 +103,31 @@ pub(crate) async fn create_table(env: &Env, create: &ast::CreateTable) -> Result
     let (database, name) = split_ast(env, &create.name)?;
     check_name("table", &name)?;
     own_database(env, &database)?;
-    if env.names.has_table(&database, &name) {
-        return exists("table", &name, create.if_not_exists);
-    }
+    let replaced = match env.names.definitions().collection(&database, &name) {
+        Some(old) if create.or_replace => Some(removal_of_old(env, old)?),
+        _ if env.names.has_table(&database, &name) => return exists("table", &name, create.if_not_exists),
+        _ => None,
+    };
     let (def, sequences) = closed_definition(env, &database, &name, create)?;
-    match &create.query {
-        None if def.columns.is_empty() => Err(EngineError::plan("a table has at least one column")),
+    let mut evaluated = match &create.query {
+        None if def.columns.is_empty() => return Err(EngineError::plan("a table has at least one column")),
         None => {
             let mut schema = vec![SchemaChange::DefineCollection(def)];
             schema.extend(sequences.into_iter().map(SchemaChange::DefineSequence));
-            Ok(Evaluated::schema(schema))
+            Evaluated::schema(schema)
         }
-        Some(query) => create_table_as(env, def, query).await,
-    }
+        // The query may read the old table, which is there until the statement has run.
+        Some(query) => create_table_as(env, def, query).await?,
+    };
+    evaluated.schema.splice(0..0, replaced);
+    Ok(evaluated)
+}
+
+/// Takes a collection away that a new one of its name replaces.
+fn removal_of_old(env: &Env, old: &CollectionDef) -> Result<SchemaChange, EngineError> {
+    let what = format!("the table `{}`", old.name);
+    Changes::new(env).drop_references(old.id, &what, false, |child, _| child.id != old.id)?;
+    Ok(SchemaChange::RemoveCollection { id: old.id })
 }
 
 /// The columns are those of the answer, under the names of a column list if there is one.
@@ -168,7 +174,6 @@ async fn create_table_as(env: &Env, mut def: CollectionDef, query: &ast::Query) 
 fn check_create(create: &ast::CreateTable) -> Result<(), EngineError> {
     let no_options = matches!(create.table_options, ast::CreateTableOptions::None);
     let refused = [
-        (create.or_replace, "CREATE OR REPLACE TABLE"),
         (create.temporary, "a temporary table"),
         (create.external, "an external table"),
         (create.like.is_some(), "CREATE TABLE … LIKE"),

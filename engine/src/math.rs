@@ -1,20 +1,33 @@
-//! Functions of numbers that PostgreSQL has and DataFusion has not: angles in degrees.
+//! Functions of floating point numbers that DataFusion has not, or whose answer it gives outside of their domain too.
 //!
-//! Multiples of 30 and 45 degrees come out exactly, as in PostgreSQL.
+//! Multiples of 30 and 45 degrees come out exactly, and a number outside of the domain is an error, as in PostgreSQL.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray as _, Float64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
 use crate::error::EngineError;
 
 type OfOne = fn(f64) -> Option<f64>;
 
-const OF_ONE: [(&str, OfOne); 8] = [
+const OF_ONE: [(&str, OfOne); 21] = [
+    ("sin", |x| finite(x).map(f64::sin)),
+    ("cos", |x| finite(x).map(f64::cos)),
+    ("tan", |x| finite(x).map(f64::tan)),
+    ("cot", |x| finite(x).map(|x| 1.0 / x.tan())),
+    ("asin", |x| within_one(x).map(f64::asin)),
+    ("acos", |x| within_one(x).map(f64::acos)),
+    ("atanh", |x| within_one(x).map(f64::atanh)),
+    ("acosh", |x| (x.is_nan() || x >= 1.0).then(|| x.acosh())),
+    ("sqrt", |x| (x.is_nan() || x >= 0.0).then(|| x.sqrt())),
+    ("ln", |x| positive(x).map(f64::ln)),
+    ("log10", |x| positive(x).map(f64::log10)),
+    ("exp", exponential),
+    ("cbrt", |x| Some(x.cbrt())),
     ("sind", |x| finite(x).map(sine)),
     ("cosd", |x| finite(x).map(cosine)),
     ("tand", |x| finite(x).map(|x| sine(x) / cosine(x))),
@@ -30,16 +43,43 @@ pub(crate) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     let of_one = OF_ONE.iter().map(|(name, function)| NumberFunction {
         name,
         kind: Kind::OfOne(*function),
-        signature: Signature::exact(vec![DataType::Float64], Volatility::Immutable),
+        aliases: Vec::new(),
+        signature: Signature::user_defined(Volatility::Immutable),
     });
-    let of_two = NumberFunction {
-        name: "atan2d",
-        kind: Kind::OfTwo(arc_tangent_of),
-        signature: Signature::exact(vec![DataType::Float64, DataType::Float64], Volatility::Immutable),
-    };
-    of_one
-        .chain([of_two])
-        .map(|function| Arc::new(ScalarUDF::from(function)))
+    let of_two = OF_TWO.iter().map(|(name, alias, function)| NumberFunction {
+        name,
+        kind: Kind::OfTwo(*function),
+        aliases: alias.iter().map(|alias| (*alias).to_owned()).collect(),
+        signature: Signature::user_defined(Volatility::Immutable),
+    });
+    of_one.chain(of_two).map(|function| Arc::new(ScalarUDF::from(function)))
+}
+
+type OfTwo = fn(f64, f64) -> Option<f64>;
+
+const OF_TWO: [(&str, Option<&str>, OfTwo); 2] = [
+    ("atan2d", None, |y, x| Some(y.atan2(x) / 1_f64.atan() * 45.0)),
+    ("power", Some("pow"), power),
+];
+
+fn positive(x: f64) -> Option<f64> {
+    (x.is_nan() || x > 0.0).then_some(x)
+}
+
+/// What is too large or too small for a number is no infinity and no zero.
+fn exponential(x: f64) -> Option<f64> {
+    let value = x.exp();
+    let is_out = x.is_finite() && (value.is_infinite() || value == 0.0);
+    (!is_out).then_some(value)
+}
+
+fn power(base: f64, exponent: f64) -> Option<f64> {
+    if base == 0.0 && exponent < 0.0 || base < 0.0 && exponent.is_finite() && exponent.fract() != 0.0 {
+        return None;
+    }
+    let value = base.powf(exponent);
+    let is_out = base.is_finite() && exponent.is_finite() && (value.is_infinite() || value == 0.0 && base != 0.0);
+    (!is_out).then_some(value)
 }
 
 fn finite(x: f64) -> Option<f64> {
@@ -100,20 +140,17 @@ fn arc_tangent(x: f64) -> f64 {
     x.atan() / 1_f64.atan() * 45.0
 }
 
-fn arc_tangent_of(y: f64, x: f64) -> f64 {
-    y.atan2(x) / 1_f64.atan() * 45.0
-}
-
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     OfOne(OfOne),
-    OfTwo(fn(f64, f64) -> f64),
+    OfTwo(OfTwo),
 }
 
 #[derive(Debug)]
 struct NumberFunction {
     name: &'static str,
     kind: Kind,
+    aliases: Vec<String>,
     signature: Signature,
 }
 
@@ -137,8 +174,29 @@ impl ScalarUDFImpl for NumberFunction {
         self.name
     }
 
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
     fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    /// Any number is one of these, and so is a literal that has no type yet.
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let count = match self.kind {
+            Kind::OfOne(_) => 1,
+            Kind::OfTwo(_) => 2,
+        };
+        let is_number = |ty: &DataType| ty.is_numeric() || ty.is_null() || ty.is_string();
+        if given.len() != count || !given.iter().all(is_number) {
+            return plan_err!(
+                "{} takes {count} number{}",
+                self.name,
+                if count == 1 { "" } else { "s" }
+            );
+        }
+        Ok(vec![DataType::Float64; count])
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
@@ -168,22 +226,30 @@ impl NumberFunction {
                 .iter()
                 .map(|number| number.map(|number| self.of_one(function, number)).transpose())
                 .collect(),
-            (Kind::OfTwo(function), [first, second]) => Ok(numbers(first)
+            (Kind::OfTwo(function), [first, second]) => numbers(first)
                 .iter()
                 .zip(numbers(second).iter())
-                .map(|pair| Some(function(pair.0?, pair.1?)))
-                .collect()),
+                .map(|pair| match pair {
+                    (Some(a), Some(b)) => match function(a, b) {
+                        Some(value) => Ok(Some(value)),
+                        None => Err(self.out_of_range(&format!("{a} and {b} are"))),
+                    },
+                    _ => Ok(None),
+                })
+                .collect(),
             _ => Err(EngineError::internal(format!("{} has other arguments", self.name)).into()),
         }
     }
 
     fn of_one(&self, function: OfOne, number: f64) -> Result<f64> {
-        function(number).ok_or_else(|| {
-            EngineError::Overflow {
-                message: format!("{number} is out of range for {}", self.name),
-            }
-            .into()
-        })
+        function(number).ok_or_else(|| self.out_of_range(&format!("{number} is")))
+    }
+
+    fn out_of_range(&self, numbers: &str) -> DataFusionError {
+        EngineError::Overflow {
+            message: format!("{numbers} out of range for {}", self.name),
+        }
+        .into()
     }
 }
 

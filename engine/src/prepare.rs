@@ -8,8 +8,10 @@ use sqlparser::ast::{self, VisitMut as _, VisitorMut};
 use crate::catalog::Names;
 use crate::context::Param;
 use crate::error::EngineError;
+use crate::grouping::write_out_groups;
 use crate::names::{name_apart_from_wildcard, name_columns, name_columns_inside, order_by_names};
 use crate::pg::rewrite;
+use crate::shadow::tell_with_queries_apart;
 use crate::tree::call;
 use crate::using::write_out_using;
 use crate::{rows, sequences, similar, tables, windows};
@@ -20,6 +22,7 @@ pub(crate) fn prepared_query(
     params: &[Param],
     names: &Names,
 ) -> Result<ast::Statement, EngineError> {
+    tell_with_queries_apart(&mut statement);
     write_out_using(&mut statement, names)?;
     prepared(statement, params)
 }
@@ -83,6 +86,7 @@ impl VisitorMut for Preparation<'_> {
             rows::look_up_rows(condition);
         }
         tables::rows_in_select(&mut select.projection);
+        or_break(write_out_groups(select))?;
         group_all(select);
         refuse(&[
             (select.into.is_some(), "SELECT INTO"),
@@ -105,6 +109,11 @@ impl VisitorMut for Preparation<'_> {
             name_columns_inside(subquery);
         }
         tables::name_rows(factor);
+        if let ast::TableFactor::Function { with_ordinality, .. } | ast::TableFactor::UNNEST { with_ordinality, .. } =
+            factor
+        {
+            return refuse(&[(*with_ordinality, "WITH ORDINALITY of this function")]);
+        }
         let ast::TableFactor::Table {
             version,
             with_hints,
@@ -124,7 +133,7 @@ impl VisitorMut for Preparation<'_> {
             (!partitions.is_empty(), "PARTITION"),
             (json_path.is_some(), "a JSON path on a table"),
             (sample.is_some(), "TABLESAMPLE"),
-            (*with_ordinality, "WITH ORDINALITY"),
+            (*with_ordinality, "WITH ORDINALITY of this function"),
         ])
     }
 
@@ -156,7 +165,13 @@ impl VisitorMut for Preparation<'_> {
                 let elements = elements.map(|element| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(element)));
                 *expr = call("make_array", elements.collect());
             }
-            ast::Expr::Function(function) if function.name.0.len() > 1 => lower_case(&mut function.name),
+            ast::Expr::Function(function) if function.name.0.len() > 1 => {
+                lower_case(&mut function.name);
+                // What PostgreSQL has built in, by its full name.
+                if folded_parts(&function.name).is_some_and(|parts| parts.len() == 2 && parts[0] == "pg_catalog") {
+                    function.name.0.remove(0);
+                }
+            }
             ast::Expr::Function(function) => {
                 if let Some(modulo) = modulo(function) {
                     *expr = modulo;

@@ -10,45 +10,75 @@ use crate::tree::{call, query};
 /// Functions of DataFusion that give a list as a value and rows as a table.
 const SERIES: [&str; 2] = ["generate_series", "range"];
 
-/// Gives a function in FROM its column's name, and lets its arguments speak of what stands before it.
+/// What WITH ORDINALITY calls its column where nobody names it.
+const ORDINALITY: &str = "ordinality";
+
+/// Gives a function in FROM its column's name, lets its arguments speak of what stands before it, and numbers its rows
+/// for WITH ORDINALITY.
 pub(crate) fn name_rows(factor: &mut ast::TableFactor) {
-    match factor {
+    let (list, function, alias, numbered) = match factor {
         ast::TableFactor::Table {
             name,
             alias,
             args: Some(args),
+            with_ordinality,
             ..
         } => {
             let Some(function) = series(name) else {
                 return;
             };
-            name_column(alias, &function);
-            if args.args.iter().any(speaks_of_columns) {
-                let call = call(&function, args.args.clone());
-                *factor = rows_of(unnest(call), alias.take());
+            // DataFusion has a table for whole numbers, which is never in memory as a whole.
+            if args.args.iter().all(is_whole_number) && !*with_ordinality {
+                *name = ast::ObjectName::from(vec![ast::Ident::new(&function)]);
+                return name_column(alias, &function, false);
             }
+            (call(&function, args.args.clone()), function, alias, *with_ordinality)
         }
-        ast::TableFactor::Function { name, alias, args, .. } => {
+        ast::TableFactor::Function {
+            name,
+            alias,
+            args,
+            with_ordinality,
+            ..
+        } => {
             let Some(function) = series(name) else {
                 return;
             };
-            name_column(alias, &function);
-            if args.iter().any(speaks_of_columns) {
-                let call = call(&function, std::mem::take(args));
-                *factor = rows_of(unnest(call), alias.take());
-            }
+            (call(&function, args.clone()), function, alias, *with_ordinality)
         }
-        ast::TableFactor::UNNEST { alias, array_exprs, .. } => {
+        ast::TableFactor::UNNEST {
+            alias,
+            array_exprs,
+            with_ordinality,
+            ..
+        } => {
             let [array] = array_exprs.as_slice() else {
                 return;
             };
-            name_column(alias, "unnest");
-            if expr_speaks_of_columns(array) {
-                *factor = rows_of(unnest(array.clone()), alias.take());
+            if !expr_speaks_of_columns(array) && !*with_ordinality {
+                return name_column(alias, "unnest", false);
             }
+            (array.clone(), "unnest".to_owned(), alias, *with_ordinality)
         }
-        _ => {}
-    }
+        _ => return,
+    };
+    name_column(alias, &function, numbered);
+    *factor = rows_of(list, numbered, alias.take());
+}
+
+fn is_whole_number(arg: &ast::FunctionArg) -> bool {
+    let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) = arg else {
+        return false;
+    };
+    let expr = match expr {
+        Expr::UnaryOp {
+            op: ast::UnaryOperator::Minus,
+            expr,
+        } => expr,
+        expr => expr,
+    };
+    matches!(expr, Expr::Value(value)
+        if matches!(&value.value, ast::Value::Number(digits, _) if digits.bytes().all(|byte| byte.is_ascii_digit())))
 }
 
 /// A series among the columns of a SELECT is as many rows, not a list.
@@ -81,25 +111,22 @@ fn series(name: &ast::ObjectName) -> Option<String> {
 }
 
 /// The column of a function that gives single values is called like the table.
-fn name_column(alias: &mut Option<ast::TableAlias>, function: &str) {
+fn name_column(alias: &mut Option<ast::TableAlias>, function: &str, numbered: bool) {
     let alias = alias.get_or_insert_with(|| ast::TableAlias {
         explicit: true,
         name: quoted(function),
         columns: Vec::new(),
         at: None,
     });
+    let column = |name: &str| ast::TableAliasColumnDef {
+        name: quoted(name),
+        data_type: None,
+    };
     if alias.columns.is_empty() {
-        alias.columns.push(ast::TableAliasColumnDef {
-            name: quoted(&folded(&alias.name)),
-            data_type: None,
-        });
+        alias.columns.push(column(&folded(&alias.name)));
     }
-}
-
-fn speaks_of_columns(arg: &ast::FunctionArg) -> bool {
-    match arg {
-        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => expr_speaks_of_columns(expr),
-        _ => false,
+    if numbered && alias.columns.len() == 1 {
+        alias.columns.push(column(ORDINALITY));
     }
 }
 
@@ -125,15 +152,24 @@ fn unnest(array: Expr) -> Expr {
     )
 }
 
-/// `LATERAL (SELECT rows) AS alias`
-fn rows_of(rows: Expr, alias: Option<ast::TableAlias>) -> ast::TableFactor {
-    let item = ast::SelectItem::ExprWithAlias {
-        expr: rows,
-        alias: quoted("value"),
+/// `LATERAL (SELECT unnest(list) [, unnest(generate_series(1, array_length(list, 1)))]) AS alias`
+fn rows_of(list: Expr, numbered: bool, alias: Option<ast::TableAlias>) -> ast::TableFactor {
+    let arg = |expr: Expr| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr));
+    let item = |expr: Expr, name: &str| ast::SelectItem::ExprWithAlias {
+        expr: unnest(expr),
+        alias: quoted(name),
     };
+    let mut items = vec![item(list.clone(), "value")];
+    if numbered {
+        let one = Expr::value(ast::Value::Number("1".to_owned(), false));
+        // Elements, not those of lists inside the list: what `array_length` of the first dimension is.
+        let count = call("array_length", vec![arg(list), arg(one.clone())]);
+        let numbers = call("generate_series", vec![arg(one), arg(count)]);
+        items.push(item(numbers, ORDINALITY));
+    }
     ast::TableFactor::Derived {
         lateral: true,
-        subquery: Box::new(query(vec![item], Vec::new(), None)),
+        subquery: Box::new(query(items, Vec::new(), None)),
         alias,
         sample: None,
     }

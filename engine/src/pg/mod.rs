@@ -9,12 +9,14 @@ mod bytes;
 pub(crate) mod casts;
 pub(crate) mod enums;
 mod function;
+mod interval;
 mod json;
 mod json_build;
 mod literal;
 mod number;
 pub(crate) mod operators;
 pub(crate) mod rewrite;
+mod series;
 mod strings;
 mod time;
 mod time_format;
@@ -40,5 +42,5 @@ pub(crate) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
         .flatten()
         .map(function::udf)
         .chain(json_build::functions())
-        .chain([function::type_of(), function::random_uuid()])
+        .chain([function::type_of(), function::random_uuid(), series::function()])
 }

@@ -59,37 +59,6 @@ pub(super) static FUNCTIONS: &[Spec] = &[
         let at = ((value - low) / (high - low) * count as f64).floor() as i64;
         Ok(ScalarValue::Int32(i32::try_from((at + 1).clamp(0, count + 1)).ok()))
     }),
-    Spec::new("sind", &[&[Float]], FLOAT8, |args| {
-        Ok(of_float(exact_degrees(float(&args[0]), f64::sin)))
-    }),
-    Spec::new("cosd", &[&[Float]], FLOAT8, |args| {
-        Ok(of_float(exact_degrees(float(&args[0]) + 90.0, f64::sin)))
-    }),
-    Spec::new("tand", &[&[Float]], FLOAT8, |args| {
-        Ok(of_float(
-            exact_degrees(float(&args[0]), f64::sin) / exact_degrees(float(&args[0]) + 90.0, f64::sin),
-        ))
-    }),
-    Spec::new("cotd", &[&[Float]], FLOAT8, |args| {
-        Ok(of_float(
-            exact_degrees(float(&args[0]) + 90.0, f64::sin) / exact_degrees(float(&args[0]), f64::sin),
-        ))
-    }),
-    Spec::new("atand", &[&[Float]], FLOAT8, |args| {
-        Ok(of_float(float(&args[0]).atan().to_degrees()))
-    }),
-    Spec::new("asind", &[&[Float]], FLOAT8, |args| {
-        Ok(of_float(float(&args[0]).asin().to_degrees()))
-    }),
-    Spec::new("acosd", &[&[Float]], FLOAT8, |args| {
-        Ok(of_float(float(&args[0]).acos().to_degrees()))
-    }),
-    Spec::new("coth", &[&[Float]], FLOAT8, |args| {
-        Ok(of_float(1.0 / float(&args[0]).tanh()))
-    }),
-    Spec::new("atan2d", &[&[Float, Float]], FLOAT8, |args| {
-        Ok(of_float(float(&args[0]).atan2(float(&args[1])).to_degrees()))
-    }),
     Spec::new("trim_scale", &[&[Numeric]], Gives::First, |args| Ok(args[0].clone())),
     Spec::new("bit_count", &[&[Int]], Gives::Type(ColumnType::Int64), |args| {
         Ok(ScalarValue::Int64(Some(i64::from(int(&args[0]).count_ones()))))
@@ -103,21 +72,6 @@ pub(super) static FUNCTIONS: &[Spec] = &[
         }))
     }),
 ];
-
-const FLOAT8: Gives = Gives::Type(ColumnType::Float64);
-
-/// A function of an angle in degrees, which is exact at the quarters of a circle.
-fn exact_degrees(angle: f64, function: fn(f64) -> f64) -> f64 {
-    let turned = angle % 360.0;
-    match turned.rem_euclid(360.0) {
-        0.0 | 180.0 => 0.0,
-        90.0 => 1.0,
-        270.0 => -1.0,
-        30.0 | 150.0 => 0.5,
-        210.0 | 330.0 => -0.5,
-        _ => function(turned.to_radians()),
-    }
-}
 
 const fn of_float(value: f64) -> ScalarValue {
     ScalarValue::Float64(Some(value))

@@ -2,10 +2,10 @@
 
 use sqlparser::ast::{self, BinaryOperator};
 
+use super::interval;
 use crate::prepare::folded_parts;
 use crate::tree::call;
 use crate::value::array::{self, Item};
-use crate::value::interval;
 
 /// Exchanges one expression, whose parts were exchanged before.
 pub(crate) fn expression(expr: &mut ast::Expr) {
@@ -21,8 +21,47 @@ pub(crate) fn expression(expr: &mut ast::Expr) {
             }
             None
         }
+        // Texts are ordered by their bytes, which is what these collations say.
+        ast::Expr::Collate { expr, collation } if is_by_bytes(collation) => Some(expr.as_ref().clone()),
+        ast::Expr::Identifier(name)
+            if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("current_catalog") =>
+        {
+            Some(call("current_database", Vec::new()))
+        }
+        // The sign binds closer than the power.
+        ast::Expr::UnaryOp {
+            op: op @ (ast::UnaryOperator::Minus | ast::UnaryOperator::Plus),
+            expr: power,
+        } if matches!(
+            power.as_ref(),
+            ast::Expr::BinaryOp {
+                op: BinaryOperator::PGExp,
+                ..
+            }
+        ) =>
+        {
+            Some(sign_of_base(*op, power.as_ref()))
+        }
+        ast::Expr::CompoundFieldAccess { access_chain, .. } => {
+            access_chain.iter_mut().for_each(bounds_of_slice);
+            None
+        }
+        ast::Expr::Like { any: true, pattern, .. } | ast::Expr::ILike { any: true, pattern, .. }
+            if patterns(pattern).is_some() =>
+        {
+            any_like(expr)
+        }
+        ast::Expr::Like {
+            pattern, escape_char, ..
+        }
+        | ast::Expr::ILike {
+            pattern, escape_char, ..
+        } => {
+            escape(pattern, escape_char);
+            None
+        }
         ast::Expr::Interval(interval) => {
-            read_interval(interval);
+            interval::read(interval);
             None
         }
         // DataFusion puts the sign in front of the text, where it is that of the first part alone.
@@ -59,6 +98,113 @@ pub(crate) fn expression(expr: &mut ast::Expr) {
     if let Some(replacement) = replacement {
         *expr = replacement;
     }
+}
+
+fn is_by_bytes(collation: &ast::ObjectName) -> bool {
+    let name = collation.0.last().and_then(ast::ObjectNamePart::as_ident);
+    name.is_some_and(|name| ["C", "POSIX", "ucs_basic", "default"].contains(&name.value.as_str()))
+}
+
+fn sign_of_base(op: ast::UnaryOperator, power: &ast::Expr) -> ast::Expr {
+    let mut power = power.clone();
+    if let ast::Expr::BinaryOp {
+        left,
+        op: BinaryOperator::PGExp,
+        ..
+    } = &mut power
+    {
+        // Of a chain of powers, the first one.
+        **left = match left.as_ref() {
+            inner @ ast::Expr::BinaryOp {
+                op: BinaryOperator::PGExp,
+                ..
+            } => sign_of_base(op, inner),
+            base => ast::Expr::UnaryOp {
+                op,
+                expr: Box::new(base.clone()),
+            },
+        };
+    }
+    power
+}
+
+/// `a[:2]`, `a[2:]` and bounds below the first element: DataFusion wants both bounds, and counts negative ones from the end.
+fn bounds_of_slice(access: &mut ast::AccessExpr) {
+    let ast::AccessExpr::Subscript(ast::Subscript::Slice {
+        lower_bound,
+        upper_bound,
+        ..
+    }) = access
+    else {
+        return;
+    };
+    let number = |digits: &str| ast::Expr::Value(ast::Value::Number(digits.to_owned(), false).into());
+    let is_negative = |bound: &ast::Expr| matches!(bound, ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr } if matches!(expr.as_ref(), ast::Expr::Value(_)));
+    if lower_bound.as_ref().is_none_or(is_negative) {
+        *lower_bound = Some(number("1"));
+    }
+    match upper_bound {
+        None => *upper_bound = Some(number(ELEMENTS_MAX)),
+        Some(bound) if is_negative(bound) => *bound = number("0"),
+        Some(_) => {}
+    }
+}
+
+/// No array has more elements.
+const ELEMENTS_MAX: &str = "2147483647";
+
+/// A pattern with another escape character than the backslash, written with that one.
+fn escape(pattern: &mut ast::Expr, escape_char: &mut Option<ast::ValueWithSpan>) {
+    let backslash = ast::Value::SingleQuotedString("\\".to_owned());
+    if let Some(escape) = escape_char.take_if(|escape| escape.value != backslash) {
+        let args = [pattern.clone(), ast::Expr::Value(escape)];
+        *pattern = call("like_escape", args.map(arg).to_vec());
+    }
+}
+
+/// The patterns of `LIKE ANY (…)` that are written out.
+fn patterns(pattern: &ast::Expr) -> Option<&[ast::Expr]> {
+    match pattern {
+        ast::Expr::Nested(inner) => patterns(inner),
+        ast::Expr::Array(array) => Some(&array.elem),
+        ast::Expr::Tuple(items) => Some(items),
+        _ => None,
+    }
+}
+
+/// `x LIKE ANY (ARRAY[a, b])` is `x LIKE a OR x LIKE b`.
+fn any_like(expr: &ast::Expr) -> Option<ast::Expr> {
+    let (ast::Expr::Like { pattern, .. } | ast::Expr::ILike { pattern, .. }) = expr else {
+        return None;
+    };
+    let each = patterns(pattern)?.iter().map(|one| {
+        let mut like = expr.clone();
+        if let ast::Expr::Like {
+            any,
+            pattern,
+            escape_char,
+            ..
+        }
+        | ast::Expr::ILike {
+            any,
+            pattern,
+            escape_char,
+            ..
+        } = &mut like
+        {
+            *any = false;
+            **pattern = one.clone();
+            escape(pattern, escape_char);
+        }
+        like
+    });
+    let whole = each.reduce(|whole, next| ast::Expr::BinaryOp {
+        left: Box::new(whole),
+        op: BinaryOperator::Or,
+        right: Box::new(next),
+    });
+    let nothing = ast::Expr::Value(ast::Value::Boolean(false).into());
+    Some(ast::Expr::Nested(Box::new(whole.unwrap_or(nothing))))
 }
 
 const fn is_bare_numeric(ty: &ast::DataType) -> bool {
@@ -158,32 +304,6 @@ fn as_double(digits: &str) -> ast::Expr {
         data_type: ast::DataType::DoublePrecision,
         array: false,
         format: None,
-    }
-}
-
-/// An interval in words that DataFusion reads as PostgreSQL reads those of the statement; what is none is left to it.
-fn read_interval(interval: &mut ast::Interval) {
-    let ast::Expr::Value(value) = interval.value.as_ref() else {
-        return;
-    };
-    let text = match (&value.value, &interval.leading_field) {
-        (ast::Value::SingleQuotedString(text), None) => text.clone(),
-        (ast::Value::SingleQuotedString(text), Some(field)) if text.trim().parse::<f64>().is_ok() => {
-            format!("{text} {field}")
-        }
-        (ast::Value::Number(text, _), Some(field)) => format!("{text} {field}"),
-        _ => return,
-    };
-    if interval.last_field.is_some() || interval.leading_precision.is_some() {
-        return;
-    }
-    if let Some(span) = interval::parse(&text) {
-        let words = format!(
-            "{} months {} days {} nanoseconds",
-            span.months, span.days, span.nanoseconds
-        );
-        *interval.value = ast::Expr::Value(ast::Value::SingleQuotedString(words).into());
-        interval.leading_field = None;
     }
 }
 

@@ -17,6 +17,9 @@ const TEXTS: Gives = Gives::Type(ColumnType::Array {
 });
 
 pub(super) static FUNCTIONS: &[Spec] = &[
+    Spec::new("like_escape", &[&[Text, Text]], TEXT, |args| {
+        like_escape(text(&args[0]), text(&args[1])).map(of_text)
+    }),
     Spec::new("quote_literal", &[&[Any]], TEXT, |args| {
         Ok(of_text(quoted_literal(&shown(&args[0]).unwrap_or_default())))
     }),
@@ -69,6 +72,30 @@ pub(super) static FUNCTIONS: &[Spec] = &[
         },
     ),
 ];
+
+/// A pattern of LIKE with the escape character `escape`, written with a backslash; an empty one escapes nothing.
+fn like_escape(pattern: &str, escape: &str) -> Result<String, EngineError> {
+    let mut characters = escape.chars();
+    let escape = characters.next();
+    if characters.next().is_some() {
+        return Err(EngineError::bad_value("ESCAPE takes one character, or none"));
+    }
+    let mut written = String::with_capacity(pattern.len());
+    let mut rest = pattern.chars();
+    while let Some(character) = rest.next() {
+        if Some(character) == escape {
+            let escaped = rest.next().ok_or_else(|| {
+                EngineError::bad_value("a pattern of LIKE ends with its escape character: write it twice for itself")
+            })?;
+            written.extend(['\\', escaped]);
+        } else if character == '\\' {
+            written.push_str("\\\\");
+        } else {
+            written.push(character);
+        }
+    }
+    Ok(written)
+}
 
 /// A value as PostgreSQL prints it; `None` for NULL.
 fn shown(value: &ScalarValue) -> Option<String> {

@@ -28,14 +28,17 @@ const SECONDS: ColumnType = ColumnType::Decimal {
     scale: 6,
 };
 
+/// Nanoseconds, a month having 30 days.
+pub(super) fn span_of(span: IntervalMonthDayNano) -> i128 {
+    let days = i128::from(span.months) * 30 + i128::from(span.days);
+    days * i128::from(NANOS_PER_DAY) + i128::from(span.nanoseconds)
+}
+
 const MOMENTS: &[&[Kind]] = &[&[Timestamp, Timestamp], &[TimestampTz, TimestampTz]];
 
 /// How long an interval is where a month has 30 days: what intervals are compared by.
 pub(super) static SPAN: Spec = Spec::new("interval_span", &[&[Interval]], Gives::Type(SPAN_TYPE), |args| {
-    let span = interval(&args[0]);
-    let days = i128::from(span.months) * 30 + i128::from(span.days);
-    let nanos = days * i128::from(NANOS_PER_DAY) + i128::from(span.nanoseconds);
-    Ok(ScalarValue::Decimal128(Some(nanos), 38, 0))
+    Ok(ScalarValue::Decimal128(Some(span_of(interval(&args[0]))), 38, 0))
 });
 pub(super) static DATE_MINUS: Spec = Spec::new("date_mi", &[&[Date, Date]], Gives::Type(ColumnType::Int32), |args| {
     let days = date(&args[0]).checked_sub(date(&args[1]));

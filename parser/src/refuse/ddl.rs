@@ -27,6 +27,7 @@ fn without_query(table: &ast::CreateTable, words: &Words<'_>) -> Result<(), Pars
     names(&table.name, words)?;
     // Whatever else is said beside name, columns, constraints and query is refused without knowing what it is.
     let plain = CreateTableBuilder::new(table.name.clone())
+        .or_replace(table.or_replace)
         .if_not_exists(table.if_not_exists)
         .columns(table.columns.clone())
         .constraints(table.constraints.clone())
@@ -89,12 +90,12 @@ fn known_options(table: &ast::CreateTable, words: &Words<'_>) -> Result<(), Pars
             &[place],
         );
     }
-    if table.or_replace {
-        return refuse(
-            "CREATE OR REPLACE TABLE",
-            "write DEFINE COLLECTION OVERWRITE name (…)",
-            &["OR", "REPLACE"],
-        );
+    if table.or_replace && table.if_not_exists {
+        return Err(ParseError::syntax_help(
+            "IF NOT EXISTS keeps what is there and OR REPLACE replaces it",
+            "keep one of them",
+            words.locate(&["OR", "REPLACE"]),
+        ));
     }
     if table.external || table.location.is_some() || table.file_format.is_some() {
         return refuse(

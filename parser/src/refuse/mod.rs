@@ -6,6 +6,7 @@
 //! not compile until somebody has decided about it.
 
 mod alter;
+mod clauses;
 mod ddl;
 mod read;
 mod write;

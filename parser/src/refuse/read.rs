@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use candor_proto::SourceSpan;
 use sqlparser::ast::{self, VisitorMut};
 
+use super::clauses;
 use crate::error::ParseError;
 use crate::lex::Words;
 use crate::sql::bytes_of;
@@ -68,7 +69,9 @@ impl Reads<'_> {
         } = query;
         if let Some(with) = with {
             self.with(with)?;
+            clauses::recursion(with, words)?;
         }
+        clauses::constant_keys(query, words)?;
         if let Some(order_by) = order_by {
             self.order_by(order_by)?;
         }
@@ -388,7 +391,7 @@ impl Reads<'_> {
                 index_hints,
             } => {
                 self.alias(alias.as_ref())?;
-                self.ordinality(*with_ordinality)?;
+                self.ordinality(*with_ordinality && args.is_none())?;
                 self.sample(sample.as_ref())?;
                 refuse_if!(
                     version.is_some(),
@@ -430,12 +433,9 @@ impl Reads<'_> {
                 lateral: _,
                 name: _,
                 args: _,
-                with_ordinality,
+                with_ordinality: _,
                 alias,
-            } => {
-                self.alias(alias.as_ref())?;
-                self.ordinality(*with_ordinality)
-            }
+            } => self.alias(alias.as_ref()),
             ast::TableFactor::NestedJoin {
                 table_with_joins,
                 alias,
@@ -445,13 +445,13 @@ impl Reads<'_> {
             }
             ast::TableFactor::UNNEST {
                 alias,
-                array_exprs: _,
+                array_exprs,
                 with_offset,
                 with_offset_alias: _,
                 with_ordinality,
             } => {
                 self.alias(alias.as_ref())?;
-                self.ordinality(*with_ordinality)?;
+                self.ordinality(*with_ordinality && array_exprs.len() > 1)?;
                 refuse_if!(
                     *with_offset,
                     "UNNEST … WITH OFFSET",
