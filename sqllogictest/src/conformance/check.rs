@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use md5::{Digest, Md5};
 
+use super::nulls::RowOrder;
 use super::order::sorts_its_rows;
 use super::origins::{Closeness, Style};
 use super::record::{Query, QueryExpected, Sort};
@@ -13,8 +14,8 @@ use super::values::Cell;
 /// Matches any text.
 const IGNORED: &str = "<slt:ignore>";
 
-/// Whether `rows` are the expected ones; `in_order` says whether the order of rows counts where the record names none.
-pub(crate) fn is_right(query: &Query, rows: &[Vec<Cell>], style: Style, ignore_order: bool) -> bool {
+/// Whether `rows` are the expected ones; `order` says whether the order of rows counts where the record names none.
+pub(crate) fn is_right(query: &Query, rows: &[Vec<Cell>], style: Style, order: RowOrder) -> bool {
     match &query.expected {
         QueryExpected::Any => true,
         QueryExpected::Error => false,
@@ -34,14 +35,24 @@ pub(crate) fn is_right(query: &Query, rows: &[Vec<Cell>], style: Style, ignore_o
         QueryExpected::Lines(lines) => {
             let in_order = match query.sort {
                 Some(Sort::Rows | Sort::Values) => false,
-                Some(Sort::None) | None => !ignore_order && sorts_its_rows(&query.sql),
+                Some(Sort::None) | None => order != RowOrder::Any && sorts_its_rows(&query.sql),
             };
             if query.sort == Some(Sort::Values) {
                 return same_values(rows, lines, style);
             }
             let actual: Vec<Vec<&Cell>> = rows.iter().map(|row| row.iter().collect()).collect();
-            forms(query, rows, lines).any(|expected| same_rows(&actual, &expected, in_order, style))
-                || style.numbered_lines && same_numbered(rows, lines, in_order)
+            let turns = if order == RowOrder::Turned {
+                actual.len().max(1)
+            } else {
+                1
+            };
+            forms(query, rows, lines).any(|expected| {
+                let mut turned = actual.clone();
+                (0..turns).any(|turn| {
+                    turned.rotate_left(turn.min(1));
+                    same_rows(&turned, &expected, in_order, style)
+                })
+            }) || style.numbered_lines && same_numbered(rows, lines, in_order)
         }
     }
 }
@@ -168,14 +179,18 @@ fn same_words(actual: &str, wanted: &str, closeness: Closeness) -> bool {
     loop {
         match (actual.next(), wanted.next()) {
             (None, None) => return true,
-            (Some(one), Some(other)) if one == other || close(one, other, closeness) => {}
+            (Some(one), Some(other))
+                if one == other || close(one, other, closeness) || same_parts(one, other, closeness) => {}
             _ => return false,
         }
     }
 }
 
 fn same_cell(cell: &Cell, wanted: &str, style: Style) -> bool {
-    if cell.text == wanted || close(&cell.text, wanted, style.closeness) {
+    if cell.text == wanted
+        || close(&cell.text, wanted, style.closeness)
+        || same_parts(&cell.text, wanted, style.closeness)
+    {
         return true;
     }
     if cell.boolean {
@@ -193,6 +208,18 @@ fn same_cell(cell: &Cell, wanted: &str, style: Style) -> bool {
         return regex::Regex::new(&format!("^(?s:{pattern})$")).is_ok_and(|regex| !regex.is_match(&cell.text));
     }
     squeezed(&cell.text) == squeezed(wanted) || matches_with_gaps(&cell.text, wanted)
+}
+
+/// Arrays and structs whose parts are the same or close.
+fn same_parts(value: &str, wanted: &str, closeness: Closeness) -> bool {
+    let is_whole = |text: &str| text.starts_with(['{', '[', '(']);
+    if !(is_whole(value) && is_whole(wanted)) {
+        return false;
+    }
+    let is_border = |c: char| "{}[](),:".contains(c);
+    let borders = |text: &str| text.chars().filter(|c| is_border(*c)).collect::<String>();
+    let same = |(one, other): (&str, &str)| one.trim() == other.trim() || close(one.trim(), other.trim(), closeness);
+    borders(value) == borders(wanted) && value.split(is_border).zip(wanted.split(is_border)).all(same)
 }
 
 /// Numbers of which one has a fraction, and that lie close enough.
@@ -321,16 +348,21 @@ mod tests {
             &["1", "a b", "2", "true"],
         ] {
             assert!(
-                is_right(&query("SELECT", None, lines), &rows, relative(), false),
+                is_right(&query("SELECT", None, lines), &rows, relative(), RowOrder::AsSaid),
                 "{lines:?}"
             );
         }
-        assert!(!is_right(&query("SELECT", None, &["1 a b"]), &rows, relative(), false));
+        assert!(!is_right(
+            &query("SELECT", None, &["1 a b"]),
+            &rows,
+            relative(),
+            RowOrder::AsSaid
+        ));
         assert!(!is_right(
             &query("SELECT", None, &["1 a b", "3 true"]),
             &rows,
             relative(),
-            false
+            RowOrder::AsSaid
         ));
     }
 
@@ -342,16 +374,21 @@ mod tests {
             &query("SELECT a FROM t", None, lines),
             &rows,
             relative(),
-            false
+            RowOrder::AsSaid
         ));
         let sorted = "SELECT a FROM t ORDER BY a";
-        assert!(!is_right(&query(sorted, None, lines), &rows, relative(), false));
-        assert!(is_right(&query(sorted, None, lines), &rows, relative(), true));
+        assert!(!is_right(
+            &query(sorted, None, lines),
+            &rows,
+            relative(),
+            RowOrder::AsSaid
+        ));
+        assert!(is_right(&query(sorted, None, lines), &rows, relative(), RowOrder::Any));
         assert!(is_right(
             &query(sorted, Some(Sort::Rows), lines),
             &rows,
             relative(),
-            false
+            RowOrder::AsSaid
         ));
     }
 
@@ -370,13 +407,13 @@ mod tests {
             &query,
             &cells(&[&["3", "4"], &["1", "2"]]),
             Style::default(),
-            false
+            RowOrder::AsSaid
         ));
         assert!(!is_right(
             &query,
             &cells(&[&["3", "4"], &["1", "5"]]),
             Style::default(),
-            false
+            RowOrder::AsSaid
         ));
     }
 

@@ -8,6 +8,17 @@ use super::record::{Query, QueryExpected, Record};
 
 const REASON: &str = "its rows depend on where NULLs are sorted by default, which differs from PostgreSQL";
 
+/// What the order of a query's rows says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowOrder {
+    /// What the query says about it.
+    AsSaid,
+    /// As said, but some rows from one end may stand at the other: those whose key is a NULL that is not shown.
+    Turned,
+    /// Nothing.
+    Any,
+}
+
 /// What the script has said about NULLs so far.
 pub(crate) struct NullOrder {
     /// The origin has another default than PostgreSQL.
@@ -31,12 +42,20 @@ impl NullOrder {
         }
     }
 
-    /// Whether the order of the rows is not the one that PostgreSQL gives.
-    pub(crate) fn is_unsettled(&self, query: &Query) -> bool {
+    /// What the order of the rows says.
+    pub(crate) fn row_order(&self, query: &Query) -> RowOrder {
         let QueryExpected::Lines(lines) = &query.expected else {
-            return false;
+            return RowOrder::AsSaid;
         };
-        self.sorts_otherwise(&query.sql) && lines.iter().any(|line| line.contains("NULL"))
+        let lower = query.sql.to_ascii_lowercase();
+        let last = lower.rfind("order by").map_or("", |at| &lower[at..]);
+        if !self.sorts_otherwise(last) {
+            RowOrder::AsSaid
+        } else if lines.iter().any(|line| line.contains("NULL")) {
+            RowOrder::Any
+        } else {
+            RowOrder::Turned
+        }
     }
 
     /// Why a record is left out.
@@ -96,11 +115,21 @@ mod tests {
     #[test]
     fn only_an_open_place_of_nulls_unsettles_the_order() {
         let mut nulls = NullOrder::new(true);
-        assert!(!nulls.is_unsettled(&query("SELECT a FROM t ORDER BY a", &["1", "NULL"])));
-        assert!(nulls.is_unsettled(&query("SELECT a FROM t ORDER BY a DESC", &["1", "NULL"])));
+        let order = |nulls: &NullOrder, sql: &str, lines: &[&str]| nulls.row_order(&query(sql, lines));
+        let ascending = "SELECT a FROM t ORDER BY a";
+        assert_eq!(order(&nulls, ascending, &["1", "NULL"]), RowOrder::AsSaid);
+        assert_eq!(
+            order(&nulls, "SELECT a FROM t ORDER BY a DESC", &["1", "NULL"]),
+            RowOrder::Any
+        );
         nulls.note("SET default_null_order='nulls_first'");
-        assert!(nulls.is_unsettled(&query("SELECT a FROM t ORDER BY a", &["NULL", "1"])));
-        assert!(!nulls.is_unsettled(&query("SELECT a FROM t ORDER BY a NULLS FIRST", &["NULL", "1"])));
-        assert!(!nulls.is_unsettled(&query("SELECT a FROM t ORDER BY a", &["1"])));
+        assert_eq!(order(&nulls, ascending, &["NULL", "1"]), RowOrder::Any);
+        assert_eq!(
+            order(&nulls, "SELECT a FROM t ORDER BY a NULLS FIRST", &["NULL", "1"]),
+            RowOrder::AsSaid
+        );
+        let inside = "SELECT (SELECT b FROM u ORDER BY b NULLS LAST LIMIT 1) FROM t ORDER BY a";
+        assert_eq!(order(&nulls, inside, &["NULL", "1"]), RowOrder::Any);
+        assert_eq!(order(&nulls, ascending, &["1"]), RowOrder::Turned);
     }
 }

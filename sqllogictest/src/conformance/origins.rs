@@ -76,6 +76,10 @@ pub(crate) struct Style {
     pub(crate) numbered_lines: bool,
     /// NULLs stand last under DESC too, unless a script says `nulls_first`.
     pub(crate) nulls_always_last: bool,
+    /// Intervals say `month` for `mon`, and no plus behind a minus.
+    pub(crate) months_in_full: bool,
+    /// Offsets of zones have minutes, also where they are 0.
+    pub(crate) zone_minutes: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,6 +123,8 @@ const PLAIN: Style = Style {
     closeness: Closeness::Relative,
     numbered_lines: false,
     nulls_always_last: false,
+    months_in_full: false,
+    zone_minutes: false,
 };
 
 /// Every origin, in the order of the table.
@@ -201,6 +207,7 @@ pub(crate) const ORIGINS: &[Origin] = &[
         database: "main",
         style: Style {
             nulls_always_last: true,
+            months_in_full: true,
             ..PLAIN
         },
         topics_below: Some("test/sql"),
@@ -222,6 +229,7 @@ pub(crate) const ORIGINS: &[Origin] = &[
         style: Style {
             booleans: Booleans::Letters,
             arrays: Arrays::Postgres,
+            zone_minutes: true,
             ..PLAIN
         },
         topics_below: None,

@@ -10,7 +10,7 @@ use candor_client::{Client, ClientError, Config, StatementResult};
 use candor_proto::ErrorCode;
 
 use super::check;
-use super::nulls::NullOrder;
+use super::nulls::{NullOrder, RowOrder};
 use super::origins::Origin;
 use super::record::{Action, Query, QueryExpected, Record, Script, StatementExpected};
 use super::server::{Address, Server};
@@ -176,17 +176,17 @@ impl Player<'_> {
                     Verdict::Wrong(format!("{touched} rows"))
                 }
             }
-            Action::Query(query) => self.rows(query, &result, nulls.is_unsettled(query)),
+            Action::Query(query) => self.rows(query, &result, nulls.row_order(query)),
             Action::Statement { .. } | Action::Sleep(_) | Action::Foreign(_) => Verdict::Right,
         }
     }
 
-    fn rows(&self, query: &Query, result: &StatementResult, ignore_order: bool) -> Verdict {
+    fn rows(&self, query: &Query, result: &StatementResult, order: RowOrder) -> Verdict {
         if query.expected == QueryExpected::Any {
             return Verdict::Right;
         }
         let rows = values::rows(result, &query.letters, self.origin.style);
-        if check::is_right(query, &rows, self.origin.style, ignore_order) {
+        if check::is_right(query, &rows, self.origin.style, order) {
             return Verdict::Right;
         }
         let mut shown = String::new();

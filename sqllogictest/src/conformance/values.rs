@@ -29,7 +29,12 @@ pub(crate) fn rows(result: &StatementResult, letters: &str, style: Style) -> Vec
         let text = if style.letters_render {
             by_letter(value, letters.get(place).copied().unwrap_or('T'))
         } else {
-            text(value, kind, style)
+            let text = text(value, kind, style);
+            match result.columns.get(place).map(|column| column.r#type.as_str()) {
+                Some("INTERVAL") if style.months_in_full => months_in_full(&text),
+                Some("TIMESTAMPTZ") if style.zone_minutes && text.contains(' ') => format!("{text}:00"),
+                _ => text,
+            }
         };
         Cell {
             text,
@@ -41,6 +46,24 @@ pub(crate) fn rows(result: &StatementResult, letters: &str, style: Style) -> Vec
         .iter()
         .map(|row| row.iter().enumerate().map(cell).collect())
         .collect()
+}
+
+/// `1 mon` as `1 month`, `-1 days` as `-1 day`, and no plus behind a minus.
+fn months_in_full(text: &str) -> String {
+    let words: Vec<&str> = text.split(' ').collect();
+    let mut printed = Vec::with_capacity(words.len());
+    for (at, word) in words.iter().enumerate() {
+        let is_one = at > 0 && matches!(words[at - 1], "1" | "+1" | "-1");
+        let bare = word.strip_prefix('+').unwrap_or(word);
+        printed.push(match bare.trim_end_matches('s') {
+            unit @ ("year" | "mon" | "day") => {
+                let unit = if unit == "mon" { "month" } else { unit };
+                if is_one { unit.to_owned() } else { format!("{unit}s") }
+            }
+            _ => bare.to_owned(),
+        });
+    }
+    printed.join(" ")
 }
 
 fn plain(text: String) -> Cell {
@@ -184,6 +207,18 @@ mod tests {
             ..Style::default()
         };
         assert_eq!(parts(&json!({"a": 1, "b": null}), style), "(1,)");
+    }
+
+    #[test]
+    fn intervals_are_printed_with_whole_words() {
+        for (value, expected) in [
+            ("2 years 1 mon 00:01:03", "2 years 1 month 00:01:03"),
+            ("-2 years +4 days +05:01:03", "-2 years 4 days 05:01:03"),
+            ("-1 days -12:00:00", "-1 day -12:00:00"),
+            ("01:00:00", "01:00:00"),
+        ] {
+            assert_eq!(months_in_full(value), expected);
+        }
     }
 
     #[test]
