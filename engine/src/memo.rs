@@ -12,7 +12,9 @@ use candor_storage::Catalog;
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use parking_lot::Mutex;
-use sqlparser::ast::{self, Visit as _, Visitor};
+use sqlparser::ast;
+
+use crate::write::has_subquery;
 
 /// Expressions that are kept; when there are more, all go, and those in use come back.
 const EXPRESSIONS_MAX: usize = 512;
@@ -86,29 +88,20 @@ impl Memo {
 
 /// Whether an expression means the same whenever it is evaluated, in whichever session.
 fn is_fixed(expr: &ast::Expr) -> bool {
-    struct Changing;
-    impl Visitor for Changing {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
+    let changes = |expr: &ast::Expr| {
+        let changes = match expr {
+            ast::Expr::Function(_) => true,
+            ast::Expr::Value(value) => is_instant(&value.value),
+            ast::Expr::TypedString(typed) => is_instant(&typed.value.value),
+            _ => false,
+        };
+        if changes {
             ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
-
-        fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
-            let changes = match expr {
-                ast::Expr::Function(_) => true,
-                ast::Expr::Value(value) => is_instant(&value.value),
-                ast::Expr::TypedString(typed) => is_instant(&typed.value.value),
-                _ => false,
-            };
-            if changes {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        }
-    }
-    expr.visit(&mut Changing).is_continue()
+    };
+    !has_subquery(expr) && ast::visit_expressions(expr, changes).is_continue()
 }
 
 fn is_instant(value: &ast::Value) -> bool {

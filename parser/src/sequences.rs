@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{self, Visit as _, Visitor};
+use sqlparser::ast;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::cursor::Cursor;
@@ -105,22 +105,17 @@ fn sort_options(tokens: &mut [TokenWithSpan]) {
 /// Whether a query speaks of sequences: then it is a write, for the leader to answer. So are the functions that only ask
 /// what the session has drawn, because it has done so there.
 pub(crate) fn draws(query: &ast::Statement) -> bool {
-    struct Finder;
-    impl Visitor for Finder {
-        type Break = ();
-
-        fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
-            let ast::Expr::Function(function) = expr else {
-                return ControlFlow::Continue(());
-            };
-            let name = function.name.0.last().and_then(ast::ObjectNamePart::as_ident);
-            let functions = ["nextval", "setval", "currval", "lastval"];
-            let is_drawing = |name: &ast::Ident| functions.iter().any(|word| name.value.eq_ignore_ascii_case(word));
-            if name.is_some_and(is_drawing) {
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
+    let draws = |expr: &ast::Expr| {
+        let ast::Expr::Function(function) = expr else {
+            return ControlFlow::Continue(());
+        };
+        let name = function.name.0.last().and_then(ast::ObjectNamePart::as_ident);
+        let functions = ["nextval", "setval", "currval", "lastval"];
+        let is_drawing = |name: &ast::Ident| functions.iter().any(|word| name.value.eq_ignore_ascii_case(word));
+        if name.is_some_and(is_drawing) {
+            return ControlFlow::Break(());
         }
-    }
-    query.visit(&mut Finder).is_break()
+        ControlFlow::Continue(())
+    };
+    ast::visit_expressions(query, draws).is_break()
 }

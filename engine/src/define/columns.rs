@@ -6,7 +6,7 @@ use arrow::datatypes::DataType;
 use candor_storage::{CollectionDef, ColumnDef, ColumnType, Generated, ROW_ID_COLUMN, SequenceDef};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
-use sqlparser::ast::{self, Visit as _, Visitor};
+use sqlparser::ast;
 
 use super::check_name;
 use super::constraints::{Constraint, What, check_checks, columns_in};
@@ -16,6 +16,7 @@ use crate::error::EngineError;
 use crate::parse::parse_expr;
 use crate::prepare::folded;
 use crate::types::of_column;
+use crate::write::has_subquery;
 
 /// Functions whose value is fixed for one statement only.
 const STABLE_FUNCTIONS: [&str; 12] = [
@@ -211,22 +212,17 @@ pub(super) fn check_generated(env: &Env, def: &CollectionDef) -> Result<(), Engi
 
 /// Whether the expression asks for the time or for the session, which are the same for one statement only.
 fn has_stable_function(expr: &ast::Expr) -> bool {
-    struct Finder;
-    impl Visitor for Finder {
-        type Break = ();
-
-        fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
-            let ast::Expr::Function(function) = expr else {
-                return ControlFlow::Continue(());
-            };
-            let name = function.name.to_string().to_ascii_lowercase();
-            if STABLE_FUNCTIONS.contains(&name.as_str()) || name.starts_with("session.") {
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
+    let asks = |expr: &ast::Expr| {
+        let ast::Expr::Function(function) = expr else {
+            return ControlFlow::Continue(());
+        };
+        let name = function.name.to_string().to_ascii_lowercase();
+        if STABLE_FUNCTIONS.contains(&name.as_str()) || name.starts_with("session.") {
+            return ControlFlow::Break(());
         }
-    }
-    expr.visit(&mut Finder).is_break()
+        ControlFlow::Continue(())
+    };
+    ast::visit_expressions(expr, asks).is_break()
 }
 
 fn can_be_assigned(from: &DataType, to: ColumnType) -> bool {
@@ -243,18 +239,10 @@ fn refused_option(option: &ast::ColumnOption) -> EngineError {
 }
 
 pub(super) fn no_subquery(expr: &ast::Expr, place: &str) -> Result<(), EngineError> {
-    struct Finder;
-    impl Visitor for Finder {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
-            ControlFlow::Break(())
-        }
+    if has_subquery(expr) {
+        return Err(EngineError::unsupported(format!("a subquery in {place}")));
     }
-    match expr.visit(&mut Finder) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(EngineError::unsupported(format!("a subquery in {place}"))),
-    }
+    Ok(())
 }
 
 pub(super) fn check_columns(def: &CollectionDef) -> Result<(), EngineError> {

@@ -39,6 +39,7 @@ pub(crate) use insert::{check_given, small as small_insert};
 pub(crate) use modify::rewrite_query;
 pub(crate) use references::{Replaced, carry_out};
 pub(crate) use rows::RowCompleter;
+pub(crate) use values::has_subquery;
 
 /// SQLSTATE of a statement that would change a row twice.
 const CARDINALITY_VIOLATION: &str = "21000";

@@ -100,7 +100,7 @@ async fn evaluate(env: &Env, expr: ast::Expr) -> Result<ArrayRef, EngineError> {
     value.map_err(|error| env.error(error))
 }
 
-pub(super) fn has_subquery(expr: &ast::Expr) -> bool {
+pub(crate) fn has_subquery(expr: &ast::Expr) -> bool {
     struct Finder;
     impl Visitor for Finder {
         type Break = ();

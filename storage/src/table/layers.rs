@@ -139,12 +139,7 @@ impl Layers {
         let Some((hash, key)) = keys.key(at) else {
             return Ok(None);
         };
-        for delta in self
-            .deltas
-            .iter()
-            .rev()
-            .filter(|delta| delta.first_row < seen.row_limit)
-        {
+        for delta in self.deltas_seen(seen) {
             let Some(index) = delta.index(spec) else { break };
             // The newest row with the key that had begun: all others here had ended before it began. A segment may hold
             // one that began after this one ended.
@@ -157,6 +152,12 @@ impl Layers {
         let mut found = Vec::new();
         self.older_by_key(spec, keys, at, seen, &mut found)?;
         Ok(found.into_iter().next())
+    }
+
+    /// The rows in memory that may be seen, newest first.
+    fn deltas_seen(&self, seen: Seen) -> impl Iterator<Item = &Arc<Delta>> {
+        let newest_first = self.deltas.iter().rev();
+        newest_first.filter(move |delta| delta.first_row < seen.row_limit)
     }
 
     /// All rows with the key in row `at` of `keys` that are seen.
@@ -174,12 +175,7 @@ impl Layers {
         let Some((hash, key)) = keys.key(at) else {
             return Ok(found);
         };
-        for delta in self
-            .deltas
-            .iter()
-            .rev()
-            .filter(|delta| delta.first_row < seen.row_limit)
-        {
+        for delta in self.deltas_seen(seen) {
             let Some(index) = delta.index(spec) else { break };
             let rows = index.rows_below(seen.row_limit, hash, key).into_iter();
             let live = rows.filter(|row| delta.lives_at(*row, seen.version));
