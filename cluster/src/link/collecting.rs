@@ -204,6 +204,15 @@ fn append_and_apply(store: &RangeStore, entries: &[Entry]) -> Result<(Position, 
     let new = entries.partition_point(|entry| entry.position.index <= held);
     store.append_collected(&entries[new..])?;
     store.sync()?;
+    let applied = store.applied().0.index;
+    let next = entries.partition_point(|entry| entry.position.index <= applied);
+    if entries
+        .get(next)
+        .is_some_and(|entry| entry.position.index == applied.next())
+    {
+        store.apply(&entries[next..])?;
+    }
+    // What is left, if there is anything, is read back.
     store.apply_to(store.last().0.index)?;
     Ok(store.applied())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use candor_proto::{Epoch, LogIndex, NodeName, Position};
-use candor_storage::{Outcome, RangeStore, Record};
+use candor_storage::{Entry, Outcome, RangeStore, Record};
 use raft::{Config, RawNode, StateRole};
 
 use super::SELF_VOTER;
@@ -39,6 +39,8 @@ pub(crate) struct Group {
     node: NodeName,
     /// Payloads of the entries that the library holds as headers and has not handed out yet, in their order.
     payloads: VecDeque<RawRecord>,
+    /// Entries that are in the log and not applied yet.
+    appended: Vec<Entry>,
 }
 
 impl Group {
@@ -72,6 +74,7 @@ impl Group {
             vote_file,
             node,
             payloads: VecDeque::new(),
+            appended: Vec::new(),
         };
         group.raw.campaign().map_err(|source| raft(&group.store, source))?;
         group.settle()?;
@@ -135,11 +138,13 @@ impl Group {
             let mut light = self.raw.advance(ready);
             upto = light.take_committed_entries().last().map(|entry| entry.index).or(upto);
             if let Some(index) = upto {
-                let outcomes = self
-                    .store
-                    .apply_to(LogIndex(index))
-                    .map_err(|source| storage(&self.store, source))?;
-                settled.outcomes.extend(outcomes);
+                let is_behind = |entry: &Entry| entry.position.index.0 > index;
+                let behind = self.appended.iter().position(is_behind).unwrap_or(self.appended.len());
+                let committed: Vec<Entry> = self.appended.drain(..behind).collect();
+                let outcomes = self.store.apply(&committed);
+                settled
+                    .outcomes
+                    .extend(outcomes.map_err(|source| storage(&self.store, source))?);
             }
             self.raw.advance_apply();
         }
@@ -167,10 +172,10 @@ impl Group {
                 self.payloads.pop_front().expect("each proposed header has its payload")
             });
         }
-        self.store
-            .append(Epoch(epoch), &records)
-            .and_then(|_| self.store.sync())
-            .map_err(|source| storage(&self.store, source))
+        let appended = self.store.append(Epoch(epoch), &records);
+        self.appended
+            .extend(appended.map_err(|source| storage(&self.store, source))?);
+        self.store.sync().map_err(|source| storage(&self.store, source))
     }
 
     fn leader_elected(&self) -> Result<RawRecord, ClusterError> {

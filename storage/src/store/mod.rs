@@ -243,37 +243,64 @@ impl RangeStore {
             return Err(StorageError::OutOfLog { index, first, last });
         }
         let mut outcomes = Vec::new();
-        let result = self.apply_entries(&mut applier, index, &mut outcomes);
-        drop(applier);
-        if let Some((newest, _)) = outcomes.last() {
-            let subscribers = self.subscribers.read().clone();
-            for subscriber in &subscribers {
-                subscriber(*newest);
-            }
+        let mut result = Ok(());
+        while result.is_ok() && self.applied().0.index < index {
+            let entries = self.log.read(self.applied().0.index, index, APPLY_BYTES);
+            result = entries.and_then(|entries| self.apply_entries(&mut applier, &entries, &mut outcomes));
         }
+        drop(applier);
+        self.tell_subscribers(&outcomes);
+        result.map(|()| outcomes)
+    }
+
+    /// As [`RangeStore::apply_to`] for the entries that are next to be applied, which the caller still has from appending
+    /// them.
+    ///
+    /// # Errors
+    /// As [`RangeStore::apply_to`]; entries that the log does not hold behind the last one that was applied.
+    pub fn apply(&self, entries: &[Entry]) -> Result<Vec<(LogIndex, Outcome)>, StorageError> {
+        let mut applier = self.applier.lock();
+        let applied = self.applied().0;
+        if let (Some(first), Some(last)) = (entries.first(), entries.last())
+            && (first.position.index != applied.index.next()
+                || self.log.look_up(last.position.index)? != Some((last.position, last.chain)))
+        {
+            return Err(StorageError::NotContinuous {
+                last: applied,
+                got: first.position,
+                why: "it is not what the log holds behind what is applied",
+            });
+        }
+        let mut outcomes = Vec::with_capacity(entries.len());
+        let result = self.apply_entries(&mut applier, entries, &mut outcomes);
+        drop(applier);
+        self.tell_subscribers(&outcomes);
         result.map(|()| outcomes)
     }
 
     fn apply_entries(
         &self,
         applier: &mut Applier,
-        index: LogIndex,
+        entries: &[Entry],
         outcomes: &mut Vec<(LogIndex, Outcome)>,
     ) -> Result<(), StorageError> {
-        loop {
-            let applied = self.applied().0.index;
-            if applied >= index {
-                return Ok(());
+        for entry in entries {
+            let horizon = applier.state.horizon;
+            let outcome = applier.apply(entry)?;
+            self.publish(applier, entry);
+            if applier.state.horizon > horizon {
+                self.forget();
             }
-            for entry in self.log.read(applied, index, APPLY_BYTES)? {
-                let horizon = applier.state.horizon;
-                let outcome = applier.apply(&entry)?;
-                self.publish(applier, &entry);
-                if applier.state.horizon > horizon {
-                    self.forget();
-                }
-                outcomes.push((entry.position.index, outcome));
-            }
+            outcomes.push((entry.position.index, outcome));
+        }
+        Ok(())
+    }
+
+    fn tell_subscribers(&self, outcomes: &[(LogIndex, Outcome)]) {
+        let Some((newest, _)) = outcomes.last() else { return };
+        let subscribers = self.subscribers.read().clone();
+        for subscriber in &subscribers {
+            subscriber(*newest);
         }
     }
 
