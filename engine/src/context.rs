@@ -12,6 +12,7 @@ use crate::error::EngineError;
 use crate::pending::PendingWrites;
 use crate::sequences::Sequences;
 use crate::spans::ScriptText;
+use crate::statement_memo::StatementMemo;
 
 /// Everything a statement may see besides its own text.
 #[derive(Clone)]
@@ -38,6 +39,8 @@ pub struct StatementContext {
     pub text: ScriptText,
     /// Where the values of sequences come from.
     pub sequences: Arc<Sequences>,
+    /// What is known of the statement from earlier runs.
+    pub memo: Arc<StatementMemo>,
 }
 
 impl StatementContext {
@@ -55,6 +58,7 @@ impl StatementContext {
             system_tables: Vec::new(),
             text: ScriptText::default(),
             sequences: Arc::default(),
+            memo: Arc::default(),
         }
     }
 

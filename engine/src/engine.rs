@@ -476,6 +476,17 @@ impl RowStream {
         }
     }
 
+    /// All rows, if they are there already; the stream otherwise.
+    ///
+    /// # Errors
+    /// The stream, which is not an error.
+    pub fn into_ready(self) -> Result<Vec<RecordBatch>, Self> {
+        match self.source {
+            Source::Ready(batches) => Ok(batches.collect()),
+            Source::Running { .. } => Err(self),
+        }
+    }
+
     /// Names and types of the columns.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema

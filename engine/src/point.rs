@@ -7,42 +7,108 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow::compute::concat_batches;
-use arrow::datatypes::{Field, Schema};
-use candor_storage::{CollectionDef, ColumnType};
+use arrow::datatypes::{Schema, SchemaRef};
+use candor_storage::{Catalog, CollectionDef, ColumnDef, ColumnType};
 use sqlparser::ast;
 
 use crate::context::{Param, StatementContext};
 use crate::error::EngineError;
-use crate::keys::key_schema;
+use crate::keys::{key_columns, key_schema};
 use crate::prepare::{folded, folded_parts};
 use crate::scan::CollectionTable;
 use crate::text::TextColumn;
 
 /// The answer, if the statement is such a read.
 pub(crate) fn answer(ctx: &StatementContext, statement: &ast::Statement) -> Result<Option<RecordBatch>, EngineError> {
-    let (Some(read), Some(snapshot)) = (Read::of(statement), &ctx.snapshot) else {
+    let Some(snapshot) = &ctx.snapshot else {
         return Ok(None);
     };
     let catalog = ctx.catalog();
-    let Some(database) = read.database.as_ref().or(ctx.name_database()) else {
+    let plan = || PointRead::plan(&catalog, ctx.name_database(), statement).map(Arc::new);
+    let Some(read) = ctx.memo.point_read(&catalog, ctx.name_database(), plan) else {
         return Ok(None);
     };
-    let Some(def) = catalog.collection(database, &read.table) else {
+    let Some(keys) = read.keys.batch(&read.def, &ctx.params) else {
         return Ok(None);
     };
-    let (Some(keys), Some(columns)) = (read.keys(def, &ctx.params), read.columns(def)) else {
-        return Ok(None);
-    };
+    let def = &read.def;
     let pending = ctx.pending.as_ref().and_then(|pending| pending.table(def.id)).cloned();
-    let schema = catalog.schema_of(def.id).map_or_else(|| def.schema(), Arc::clone);
     let stands = pending.as_ref().is_none_or(|pending| !pending.is_rewritten());
     let base = snapshot.table_in(&catalog, def.id).filter(|_| stands);
-    let table = CollectionTable::new(Arc::clone(def), Arc::clone(&schema), base, pending);
-    let projection: Vec<usize> = columns.iter().map(|(ordinal, _)| *ordinal).collect();
-    let found = table.lookup(&keys, &projection)?;
-    named(&schema, &columns, &found).map(Some)
+    let table = CollectionTable::new(Arc::clone(def), Arc::clone(&read.schema), base, pending);
+    let found = table.lookup(&keys, &read.projection)?;
+    read.named(&found).map(Some)
+}
+
+/// What is known of a read by key before its parameters are; it holds for one catalog and one selected database.
+pub(crate) struct PointRead {
+    def: Arc<CollectionDef>,
+    schema: SchemaRef,
+    keys: FixedKey,
+    /// Ordinals of the answer's columns.
+    projection: Vec<usize>,
+    /// The same under the names the statement gives them.
+    answer: SchemaRef,
+}
+
+impl PointRead {
+    fn plan(catalog: &Catalog, database: Option<&String>, statement: &ast::Statement) -> Option<Self> {
+        let read = Read::of(statement)?;
+        let def = catalog.collection(read.database.as_ref().or(database)?, &read.table)?;
+        let (keys, columns) = (read.keys(def)?, read.columns(def)?);
+        let schema = catalog.schema_of(def.id).map_or_else(|| def.schema(), Arc::clone);
+        let named = |(ordinal, name): &(usize, String)| schema.field(*ordinal).clone().with_name(name);
+        let answer = Schema::new(columns.iter().map(named).collect::<Vec<_>>());
+        Some(Self {
+            def: Arc::clone(def),
+            keys,
+            projection: columns.iter().map(|(ordinal, _)| *ordinal).collect(),
+            answer: Arc::new(answer),
+            schema,
+        })
+    }
+
+    /// What was found, as one batch under the names of the answer.
+    fn named(&self, found: &[RecordBatch]) -> Result<RecordBatch, EngineError> {
+        let rename = |batch: &RecordBatch| {
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            RecordBatch::try_new_with_options(Arc::clone(&self.answer), batch.columns().to_vec(), &options)
+        };
+        match found {
+            [batch] => Ok(rename(batch)?),
+            batches => {
+                let batches = batches.iter().map(rename).collect::<Result<Vec<_>, _>>()?;
+                Ok(concat_batches(&self.answer, &batches)?)
+            }
+        }
+    }
+}
+
+/// The key that a statement fixes, by constants of its own or by parameters.
+pub(crate) struct FixedKey {
+    schema: SchemaRef,
+    columns: Vec<KeySource>,
+}
+
+enum KeySource {
+    /// The place of a parameter.
+    Parameter(usize),
+    Constant(ArrayRef),
+}
+
+impl FixedKey {
+    /// The key as columns; `None` if a parameter is not exactly of its column's type.
+    pub(crate) fn batch(&self, def: &CollectionDef, params: &[Param]) -> Option<RecordBatch> {
+        let columns = key_columns(def)
+            .zip(&self.columns)
+            .map(|(column, source)| match source {
+                KeySource::Parameter(place) => param_value(column.ty, params.get(*place)?),
+                KeySource::Constant(value) => Some(Arc::clone(value)),
+            });
+        RecordBatch::try_new(Arc::clone(&self.schema), columns.collect::<Option<Vec<_>>>()?).ok()
+    }
 }
 
 /// The collection, and the key that `condition` fixes, if it does nothing else.
@@ -62,28 +128,8 @@ pub(crate) fn fixed_key(
     read.equalities(condition)?;
     let catalog = ctx.catalog();
     let def = catalog.collection(read.database.as_ref().or(ctx.name_database())?, &read.table)?;
-    let keys = read.keys(def, &ctx.params)?;
+    let keys = read.keys(def)?.batch(def, &ctx.params)?;
     Some((Arc::clone(def), keys))
-}
-
-/// The columns of the answer under the names the statement gives them.
-fn named(schema: &Schema, columns: &[(usize, String)], found: &[RecordBatch]) -> Result<RecordBatch, EngineError> {
-    let fields: Vec<Field> = columns
-        .iter()
-        .map(|(ordinal, name)| schema.field(*ordinal).clone().with_name(name))
-        .collect();
-    let schema = Arc::new(Schema::new(fields));
-    let rename = |batch: &RecordBatch| {
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        RecordBatch::try_new_with_options(Arc::clone(&schema), batch.columns().to_vec(), &options)
-    };
-    match found {
-        [batch] => Ok(rename(batch)?),
-        batches => Ok(concat_batches(
-            &schema,
-            &batches.iter().map(rename).collect::<Result<Vec<_>, _>>()?,
-        )?),
-    }
 }
 
 /// A statement of the form, taken apart.
@@ -177,16 +223,18 @@ impl<'a> Read<'a> {
     }
 
     /// One key, if each of its columns is fixed exactly once and nothing else is asked.
-    fn keys(&self, def: &CollectionDef, params: &[Param]) -> Option<RecordBatch> {
+    fn keys(&self, def: &CollectionDef) -> Option<FixedKey> {
         if def.key.is_empty() || self.equalities.len() != def.key.len() {
             return None;
         }
-        let columns = def.key.iter().map(|ordinal| {
-            let column = &def.columns[*ordinal as usize];
+        let source = |column: &ColumnDef| {
             let (_, constant) = self.equalities.iter().find(|(name, _)| *name == column.name)?;
-            key_value(column.ty, constant, params)
-        });
-        RecordBatch::try_new(key_schema(def), columns.collect::<Option<Vec<_>>>()?).ok()
+            key_source(column.ty, constant)
+        };
+        Some(FixedKey {
+            schema: key_schema(def),
+            columns: key_columns(def).map(source).collect::<Option<_>>()?,
+        })
     }
 
     /// Ordinals and names of the answer's columns.
@@ -277,20 +325,8 @@ fn plain_table(from: &ast::TableWithJoins) -> Option<(Option<String>, String, St
     Some((database, table, qualifier))
 }
 
-/// The constant as a value of the key's type, if it is exactly that.
-fn key_value(ty: ColumnType, constant: &ast::Expr, params: &[Param]) -> Option<ArrayRef> {
-    let literal;
-    let constant = match constant {
-        ast::Expr::Value(value) => match &value.value {
-            ast::Value::Placeholder(name) => {
-                let number: usize = name.strip_prefix('$')?.parse().ok()?;
-                literal = params.get(number.checked_sub(1)?)?.literal().ok()?;
-                &literal
-            }
-            _ => constant,
-        },
-        other => other,
-    };
+/// Where a value of the key comes from, if it is a parameter or a constant that is exactly of the key's type.
+fn key_source(ty: ColumnType, constant: &ast::Expr) -> Option<KeySource> {
     let (negative, value) = match constant {
         ast::Expr::UnaryOp {
             op: ast::UnaryOperator::Minus,
@@ -301,17 +337,46 @@ fn key_value(ty: ColumnType, constant: &ast::Expr, params: &[Param]) -> Option<A
     let ast::Expr::Value(value) = value else {
         return None;
     };
-    let is_integer = matches!(ty, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64);
     let text = match &value.value {
-        ast::Value::Number(digits, _) if is_integer && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+        ast::Value::Placeholder(name) if !negative => {
+            let number: usize = name.strip_prefix('$')?.parse().ok()?;
+            return Some(KeySource::Parameter(number.checked_sub(1)?));
+        }
+        ast::Value::Number(digits, _) if is_integer(ty) && all_digits(digits) => {
             format!("{}{digits}", if negative { "-" } else { "" })
         }
-        ast::Value::SingleQuotedString(text) if !negative && matches!(ty, ColumnType::Text | ColumnType::Uuid) => {
-            text.clone()
-        }
+        ast::Value::SingleQuotedString(text) if !negative && is_text(ty) => text.clone(),
         _ => return None,
     };
+    read_value(ty, &text).map(KeySource::Constant)
+}
+
+/// The parameter as a value of the key's type, if it is exactly that.
+fn param_value(ty: ColumnType, param: &Param) -> Option<ArrayRef> {
+    match param {
+        Param::Int(value) if ty == ColumnType::Int64 => Some(Arc::new(Int64Array::from_value(*value, 1))),
+        Param::Int(value) if is_integer(ty) => read_value(ty, &value.to_string()),
+        Param::Number(digits) if is_integer(ty) && all_digits(digits) => read_value(ty, digits),
+        Param::Text(text) if is_text(ty) => read_value(ty, text),
+        _ => None,
+    }
+}
+
+fn is_integer(ty: ColumnType) -> bool {
+    matches!(ty, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64)
+}
+
+/// Types whose constants stand in quotes.
+fn is_text(ty: ColumnType) -> bool {
+    matches!(ty, ColumnType::Text | ColumnType::Uuid)
+}
+
+fn all_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn read_value(ty: ColumnType, text: &str) -> Option<ArrayRef> {
     let mut column = TextColumn::new(ty);
-    column.push(&text).ok()?;
+    column.push(text).ok()?;
     Some(column.finish())
 }

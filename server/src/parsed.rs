@@ -1,13 +1,17 @@
 //! Scripts that were read lately: an application sends the same few texts over and over, with other parameters.
 //!
-//! What a text parses to depends on the text alone, so nothing ever makes an entry wrong. Two generations: when the younger
+//! What a text parses to depends on the text alone, so nothing ever makes an entry wrong; what the engine keeps with a
+//! statement it checks itself. Two generations: when the younger
 //! is full it becomes the older, and what was not asked for meanwhile goes with the one before.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use candor_parser::{ParseError, Script, parse_script};
+use candor_engine::StatementMemo;
+use candor_parser::{Body, ParseError, Script, Statement, parse_script};
 use parking_lot::Mutex;
+
+use crate::relations::Relations;
 
 /// Scripts in one generation.
 const SCRIPTS_MAX: usize = 1024;
@@ -15,7 +19,47 @@ const SCRIPTS_MAX: usize = 1024;
 /// Longer scripts are read anew each time: they hold their values in their text, bytes.
 const SCRIPT_BYTES_MAX: usize = 4096;
 
-type Generation = HashMap<Box<str>, Arc<Script>>;
+type Generation = HashMap<Box<str>, Arc<ParsedScript>>;
+
+/// A script that was read, and what is known of its statements.
+pub(crate) struct ParsedScript {
+    pub(crate) script: Script,
+    known: Vec<Known>,
+}
+
+/// What is known of a statement besides what it says.
+pub(crate) struct Known {
+    /// The collections that a read or a write names; nothing for other statements.
+    pub(crate) relations: Relations,
+    /// What the engine keeps of it.
+    pub(crate) memo: Arc<StatementMemo>,
+}
+
+impl ParsedScript {
+    fn read(text: &str) -> Result<Arc<Self>, ParseError> {
+        let script = parse_script(text)?;
+        let known = script.statements.iter().map(Known::of).collect();
+        Ok(Arc::new(Self { script, known }))
+    }
+
+    /// The statements in order.
+    pub(crate) fn statements(&self) -> impl ExactSizeIterator<Item = (&Statement, &Known)> {
+        self.script.statements.iter().zip(&self.known)
+    }
+}
+
+impl Known {
+    fn of(statement: &Statement) -> Self {
+        let relations = match &statement.body {
+            Body::Query(tree) | Body::Write(tree) => Relations::in_tree(&**tree),
+            _ => Relations::default(),
+        };
+        Self {
+            relations,
+            memo: Arc::default(),
+        }
+    }
+}
 
 /// Scripts that were read lately.
 #[derive(Default)]
@@ -32,21 +76,21 @@ impl Parsed {
     ///
     /// # Errors
     /// As [`parse_script`]; errors are not kept.
-    pub(crate) fn script(&self, text: &str) -> Result<Arc<Script>, ParseError> {
+    pub(crate) fn script(&self, text: &str) -> Result<Arc<ParsedScript>, ParseError> {
         if text.len() > SCRIPT_BYTES_MAX {
-            return parse_script(text).map(Arc::new);
+            return ParsedScript::read(text);
         }
         if let Some(known) = self.0.lock().find(text) {
             return Ok(known);
         }
-        let script = Arc::new(parse_script(text)?);
+        let script = ParsedScript::read(text)?;
         self.0.lock().keep(text, &script);
         Ok(script)
     }
 }
 
 impl Generations {
-    fn find(&mut self, text: &str) -> Option<Arc<Script>> {
+    fn find(&mut self, text: &str) -> Option<Arc<ParsedScript>> {
         if let Some(known) = self.younger.get(text) {
             return Some(Arc::clone(known));
         }
@@ -55,7 +99,7 @@ impl Generations {
         Some(known)
     }
 
-    fn keep(&mut self, text: &str, script: &Arc<Script>) {
+    fn keep(&mut self, text: &str, script: &Arc<ParsedScript>) {
         if self.younger.len() >= SCRIPTS_MAX {
             self.older = std::mem::take(&mut self.younger);
         }

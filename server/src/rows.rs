@@ -15,7 +15,12 @@ use crate::failure::Stop;
 /// Batches with the schema they share. Dropping it stops the query.
 pub(crate) struct Rows {
     pub(crate) schema: SchemaRef,
-    pub(crate) batches: Pin<Box<dyn Stream<Item = Result<RecordBatch, Stop>> + Send>>,
+    batches: Batches,
+}
+
+enum Batches {
+    Ready(std::vec::IntoIter<RecordBatch>),
+    Running(Pin<Box<dyn Stream<Item = Result<RecordBatch, Stop>> + Send>>),
 }
 
 /// The answer to one statement.
@@ -33,7 +38,7 @@ impl Rows {
     pub(crate) fn of(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
         Self {
             schema,
-            batches: Box::pin(stream::iter(batches.into_iter().map(Ok))),
+            batches: Batches::Ready(batches.into_iter()),
         }
     }
 
@@ -54,6 +59,10 @@ impl Rows {
     /// The rows of a query, given up at `deadline`: the deadline holds for the whole stream and not only for its start.
     pub(crate) fn until(rows: RowStream, deadline: Instant) -> Self {
         let schema = rows.schema().clone();
+        let rows = match rows.into_ready() {
+            Ok(batches) => return Self::of(schema, batches),
+            Err(rows) => rows,
+        };
         let batches = stream::unfold(Some(rows), move |stream| async move {
             let mut stream = stream?;
             match tokio::time::timeout_at(deadline.into(), stream.next()).await {
@@ -65,14 +74,22 @@ impl Rows {
         });
         Self {
             schema,
-            batches: Box::pin(batches),
+            batches: Batches::Running(Box::pin(batches)),
+        }
+    }
+
+    /// The next batch; the last one may be an error.
+    pub(crate) async fn next(&mut self) -> Option<Result<RecordBatch, Stop>> {
+        match &mut self.batches {
+            Batches::Ready(batches) => batches.next().map(Ok),
+            Batches::Running(batches) => batches.next().await,
         }
     }
 
     /// All rows at once.
     pub(crate) async fn collect(mut self) -> Result<(SchemaRef, Vec<RecordBatch>), Stop> {
         let mut batches = Vec::new();
-        while let Some(batch) = self.batches.next().await {
+        while let Some(batch) = self.next().await {
             batches.push(batch?);
         }
         Ok((self.schema, batches))

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use arrow::datatypes::Schema;
 use candor_engine::ScriptText;
-use candor_parser::{Body, Script};
+use candor_parser::Body;
 use candor_proto::{ErrorBody, ErrorCode, Receipt, Redirect};
 
 use crate::failure::Stop;
 use crate::http::{result_text, stopped_after_commit};
+use crate::parsed::ParsedScript;
 use crate::rows::{Output, deadline_passed};
 use crate::server::Shared;
 use crate::session::Session;
@@ -140,23 +141,24 @@ pub(crate) enum Ended {
 pub(crate) async fn run(
     shared: &Arc<Shared>,
     session: &mut Session,
-    script: &Script,
+    script: &ParsedScript,
     params: &Params,
     limits: Limits,
 ) -> Ended {
     let text = &params.text;
     let watched = shared.running.start(params.request_id.as_deref());
-    let mut done = Vec::with_capacity(script.statements.len());
+    let mut done = Vec::with_capacity(script.statements().len());
     let mut live = None;
     let mut committed = false;
-    let last = script.statements.len().saturating_sub(1);
-    for (index, statement) in script.statements.iter().enumerate() {
+    let last = script.statements().len().saturating_sub(1);
+    for (index, (statement, known)) in script.statements().enumerate() {
         let deadline = Instant::now() + statement_time(shared, session, limits);
         let mut run = Run {
             shared,
             session,
             params,
             text,
+            known,
             deadline,
             progress: watched.progress(),
             effect: Effect::None,

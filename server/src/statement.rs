@@ -13,6 +13,7 @@ use candor_storage::Snapshot;
 use sqlparser::ast;
 
 use crate::failure::Stop;
+use crate::parsed::Known;
 use crate::relations::Relations;
 use crate::route::{Asked, Grounds};
 use crate::rows::{Output, Rows};
@@ -27,6 +28,7 @@ pub(crate) struct Run<'a> {
     pub(crate) session: &'a mut Session,
     pub(crate) params: &'a Params,
     pub(crate) text: &'a ScriptText,
+    pub(crate) known: &'a Known,
     pub(crate) deadline: Instant,
     pub(crate) progress: Progress,
     /// What the statement has made durable so far.
@@ -66,9 +68,9 @@ pub(crate) async fn run_statement(run: &mut Run<'_>, statement: &Statement) -> R
         } => run.explain(&asked, inner, *analyze, *verbose).await,
         Body::Copy(copy) => run.copy(&asked, copy).await,
         Body::Write(write) => {
-            let relations = Relations::in_tree(&**write);
-            let range = run.range_of(&relations)?;
-            run.write(&range, &relations, Evaluate::Write(write)).await
+            let relations = &run.known.relations;
+            let range = run.range_of(relations)?;
+            run.write(&range, relations, Evaluate::Write(write)).await
         }
         Body::CreateTable(table) => {
             let relations = Relations::in_tree(&**table);
@@ -193,9 +195,9 @@ impl Evaluate<'_> {
 impl Run<'_> {
     /// A read: the verdict, the snapshot, the engine.
     async fn query(&mut self, asked: &Asked<'_>, query: &ast::Statement) -> Result<Output, Stop> {
-        let relations = Relations::in_tree(query);
-        let grounds = self.grounds(asked, &relations).await?;
-        let ctx = self.context(grounds.snapshot.as_ref(), &relations)?;
+        let relations = &self.known.relations;
+        let grounds = self.grounds(asked, relations).await?;
+        let ctx = self.context(grounds.snapshot.as_ref(), relations)?;
         let rows = self.shared.engine.query(ctx, query).await;
         self.read_output(rows, grounds)
     }
@@ -371,6 +373,7 @@ impl Run<'_> {
         ctx.params.clone_from(&self.params.engine);
         ctx.text = self.text.clone();
         ctx.sequences = Arc::new(Sequences::new(Arc::clone(&self.session.sequences), None));
+        ctx.memo = Arc::clone(&self.known.memo);
         if relations.system {
             ctx.system_tables = self.shared.system_tables()?;
         }

@@ -17,6 +17,7 @@ use super::formats;
 use super::json::write_text;
 use super::request::{Format, SessionAsked, Sql};
 use crate::failure::Stop;
+use crate::parsed::ParsedScript;
 use crate::script::{Ended, Limits, Params, run};
 use crate::server::Shared;
 use crate::session::{Kept, Session};
@@ -34,7 +35,7 @@ pub(super) async fn answer(shared: &Arc<Shared>, request: Sql, permit: OwnedSema
         .script(&request.script)
         .map_err(|error| error.to_body())
         .and_then(|script| {
-            check_format(&script, request.format)?;
+            check_format(&script.script, request.format)?;
             Ok(script)
         }) {
         Ok(script) => script,
@@ -82,7 +83,7 @@ async fn in_session(
     shared: &Arc<Shared>,
     session: &mut Session,
     request: &Sql,
-    script: &Script,
+    script: &ParsedScript,
     kept: bool,
     permit: OwnedSemaphorePermit,
 ) -> Response {

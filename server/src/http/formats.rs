@@ -91,7 +91,7 @@ pub(super) fn stream(format: Format, output: Output, permit: OwnedSemaphorePermi
     let head = writer.take();
     let chunks = stream::unfold(Some((rows, writer, permit)), |state| async move {
         let (mut rows, mut writer, permit) = state?;
-        match rows.batches.next().await {
+        match rows.next().await {
             Some(Ok(batch)) => match writer.batch(&batch) {
                 Ok(()) => Some((Ok(writer.take()), Some((rows, writer, permit)))),
                 Err(stop) => Some((writer.fail(stop), None)),
