@@ -1,9 +1,10 @@
 //! Other projects' suites, run through the real server: how much of each holds.
 //!
-//! A script is read into records (`reader`, `sqlness`, `tpch`), each record is left out for a reason of its own
-//! (`skips`, `nulls`) or sent (`play`) and compared (`check`), and counted (`tally`). Every script has a
+//! A script is read into records (`reader`, `sqlness`, `tpch`), a few of which get another answer (`answers`); each record is
+//! left out for a reason of its own (`skips`, `nulls`) or sent (`play`) and compared (`check`), and counted (`tally`). Every script has a
 //! namespace of its own; several run at once; a server that ends under a record is started anew.
 
+mod answers;
 mod check;
 mod floor;
 mod lines;

@@ -1,9 +1,11 @@
 //! Scripts that sort NULLs in another way than PostgreSQL.
 //!
-//! DuckDB sorts NULLs last, under DESC too, and first after `SET default_null_order = 'nulls_first'`. Candor sorts them
+//! DuckDB sorts NULLs last, under DESC too, and first after `SET default_null_order = 'nulls_first'`; RisingLight sorts
+//! them as the smallest values. Candor sorts them
 //! as PostgreSQL does: last, and first under DESC. Where a query leaves the place of NULLs open, the order of its rows
 //! says nothing then; where the order decides *which* rows there are, the record is left out.
 
+use super::origins::Nulls;
 use super::record::{Query, QueryExpected, Record};
 
 const REASON: &str = "its rows depend on where NULLs are sorted by default, which differs from PostgreSQL";
@@ -27,8 +29,11 @@ pub(crate) struct NullOrder {
 }
 
 impl NullOrder {
-    pub(crate) fn new(differs: bool) -> Self {
-        Self { differs, first: false }
+    pub(crate) fn new(nulls: Nulls) -> Self {
+        Self {
+            differs: nulls != Nulls::Largest,
+            first: nulls == Nulls::Smallest,
+        }
     }
 
     /// Takes note of a statement.
@@ -114,7 +119,7 @@ mod tests {
 
     #[test]
     fn only_an_open_place_of_nulls_unsettles_the_order() {
-        let mut nulls = NullOrder::new(true);
+        let mut nulls = NullOrder::new(Nulls::Last);
         let order = |nulls: &NullOrder, sql: &str, lines: &[&str]| nulls.row_order(&query(sql, lines));
         let ascending = "SELECT a FROM t ORDER BY a";
         assert_eq!(order(&nulls, ascending, &["1", "NULL"]), RowOrder::AsSaid);
@@ -131,5 +136,9 @@ mod tests {
         let inside = "SELECT (SELECT b FROM u ORDER BY b NULLS LAST LIMIT 1) FROM t ORDER BY a";
         assert_eq!(order(&nulls, inside, &["NULL", "1"]), RowOrder::Any);
         assert_eq!(order(&nulls, ascending, &["1"]), RowOrder::Turned);
+        let nulls = NullOrder::new(Nulls::Smallest);
+        assert_eq!(order(&nulls, ascending, &["NULL", "1"]), RowOrder::Any);
+        let nulls = NullOrder::new(Nulls::Largest);
+        assert_eq!(order(&nulls, ascending, &["NULL", "1"]), RowOrder::AsSaid);
     }
 }

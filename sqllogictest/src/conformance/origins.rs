@@ -74,12 +74,13 @@ pub(crate) struct Style {
     pub(crate) closeness: Closeness,
     /// A value of several lines is spread over numbered lines.
     pub(crate) numbered_lines: bool,
-    /// NULLs stand last under DESC too, unless a script says `nulls_first`.
-    pub(crate) nulls_always_last: bool,
+    /// Where NULLs stand.
+    pub(crate) nulls: Nulls,
+    /// Bytes one by one, as characters where they are such that can be printed.
+    pub(crate) bytes_one_by_one: bool,
     /// Intervals say `month` for `mon`, and no plus behind a minus.
     pub(crate) months_in_full: bool,
-    /// Offsets of zones have minutes, also where they are 0.
-    pub(crate) zone_minutes: bool,
+    pub(crate) offsets: Offsets,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,6 +103,30 @@ pub(crate) enum Arrays {
     Postgres,
 }
 
+/// How the offset of a zone is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Offsets {
+    /// `+00`
+    #[default]
+    Short,
+    /// `+00:00`
+    Minutes,
+    /// ` +00:00`, behind BC
+    Apart,
+}
+
+/// Where an ORDER BY that does not say so puts NULLs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Nulls {
+    /// Last, and first under DESC, as in PostgreSQL.
+    #[default]
+    Largest,
+    /// First, and last under DESC.
+    Smallest,
+    /// Last, unless a script says `nulls_first`.
+    Last,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Closeness {
     /// The same text.
@@ -122,9 +147,10 @@ const PLAIN: Style = Style {
     plain_fractions: false,
     closeness: Closeness::Relative,
     numbered_lines: false,
-    nulls_always_last: false,
+    nulls: Nulls::Largest,
+    bytes_one_by_one: false,
     months_in_full: false,
-    zone_minutes: false,
+    offsets: Offsets::Short,
 };
 
 /// Every origin, in the order of the table.
@@ -206,7 +232,7 @@ pub(crate) const ORIGINS: &[Origin] = &[
         labels: &["duckdb"],
         database: "main",
         style: Style {
-            nulls_always_last: true,
+            nulls: Nulls::Last,
             months_in_full: true,
             ..PLAIN
         },
@@ -229,7 +255,7 @@ pub(crate) const ORIGINS: &[Origin] = &[
         style: Style {
             booleans: Booleans::Letters,
             arrays: Arrays::Postgres,
-            zone_minutes: true,
+            offsets: Offsets::Minutes,
             ..PLAIN
         },
         topics_below: None,
@@ -288,6 +314,9 @@ pub(crate) const ORIGINS: &[Origin] = &[
         labels: &["risinglight"],
         database: "main",
         style: Style {
+            nulls: Nulls::Smallest,
+            offsets: Offsets::Apart,
+            bytes_one_by_one: true,
             closeness: Closeness::Cent,
             ..PLAIN
         },

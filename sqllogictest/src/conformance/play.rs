@@ -92,7 +92,7 @@ impl Player<'_> {
         chosen: &[bool],
     ) -> Result<Outcome> {
         let mut skips = self.skips.of_script(&script.path);
-        let mut nulls = NullOrder::new(self.origin.style.nulls_always_last);
+        let mut nulls = NullOrder::new(self.origin.style.nulls);
         let mut verdicts = Vec::with_capacity(script.records.len());
         for (place, record) in script.records.iter().enumerate() {
             nulls.note(record.sql());

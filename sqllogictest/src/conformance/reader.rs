@@ -313,6 +313,7 @@ impl Reader<'_> {
             line,
             connection: self.connection.take(),
             label: (!conditions.is_empty()).then(|| conditions.join(", ")),
+            corrected: None,
             action,
         });
     }

@@ -23,6 +23,8 @@ pub(crate) struct Record {
     pub(crate) connection: Option<Arc<str>>,
     /// Why the file itself leaves the record out for this engine, as a condition on its label.
     pub(crate) label: Option<String>,
+    /// Why another answer is expected than the file says.
+    pub(crate) corrected: Option<String>,
     pub(crate) action: Action,
 }
 

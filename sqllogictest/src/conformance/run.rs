@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use tokio::sync::Mutex;
 
+use super::answers::Answers;
 use super::floor::Floor;
 use super::lists::Lists;
 use super::origins::{Format, Origin};
@@ -43,6 +44,7 @@ const PROGRESS_PAUSE: Duration = Duration::from_secs(30);
 pub(crate) async fn run(origin: &'static Origin, options: &Options, lists: &Lists) -> Result<Tally> {
     let started = Instant::now();
     let folder = options.root.join(origin.folder);
+    let answers = Answers::read(&crate::origin::crate_folder().join("answers"), origin.name)?;
     let mut scripts = Vec::new();
     for path in origin.scripts(&folder)? {
         let sampled = options
@@ -50,7 +52,9 @@ pub(crate) async fn run(origin: &'static Origin, options: &Options, lists: &List
             .as_ref()
             .is_none_or(|sample| sample.takes_script(origin.name, &path));
         if path.contains(&options.only) && sampled {
-            scripts.push(read(origin, &folder, &path)?);
+            let mut script = read(origin, &folder, &path)?;
+            answers.correct(&mut script);
+            scripts.push(script);
         }
     }
     // The longest first, so that none is left to a single worker at the end.

@@ -43,6 +43,9 @@ struct Entry {
     /// The statement does nothing to a table, so that later records do not depend on it.
     #[serde(default)]
     harmless: bool,
+    /// Records that want an error are sent: PostgreSQL refuses the form too.
+    #[serde(default)]
+    errors_are_sent: bool,
 }
 
 #[derive(Debug)]
@@ -52,12 +55,13 @@ struct Rule {
     unless: Vec<Regex>,
     file: Option<Regex>,
     harmless: bool,
+    errors_are_sent: bool,
 }
 
 impl Rule {
-    fn finds(&self, sql: &str) -> bool {
+    fn finds(&self, sql: &str, wants_error: bool) -> bool {
         let any = |patterns: &[Regex]| patterns.iter().any(|pattern| pattern.is_match(sql));
-        any(&self.sql) && !any(&self.unless)
+        !(wants_error && self.errors_are_sent) && any(&self.sql) && !any(&self.unless)
     }
 }
 
@@ -133,6 +137,7 @@ fn rule(entry: Entry) -> Result<Rule> {
         file: entry.file.as_deref().map(pattern).transpose()?,
         reason: entry.reason,
         harmless: entry.harmless,
+        errors_are_sent: entry.errors_are_sent,
     })
 }
 
@@ -175,7 +180,12 @@ impl ScriptSkips<'_> {
             return Some(label.clone());
         }
         let sql = &bare(record.sql());
-        if let Some(rule) = self.rules.iter().find(|rule| rule.finds(sql)).copied() {
+        if let Some(rule) = self
+            .rules
+            .iter()
+            .find(|rule| rule.finds(sql, record.wants_error()))
+            .copied()
+        {
             if !rule.harmless && !record.wants_error() {
                 self.touch(sql);
             }
@@ -231,6 +241,7 @@ mod tests {
             line: 1,
             connection: None,
             label: None,
+            corrected: None,
             action: Action::Statement {
                 sql: sql.to_owned(),
                 expected: StatementExpected::Success,

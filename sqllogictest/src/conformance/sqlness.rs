@@ -45,6 +45,7 @@ fn records(path: &str, sql: &str, result: &str) -> Vec<Record> {
             line: statement.line,
             connection: None,
             label: None,
+            corrected: None,
             action,
         });
     }

@@ -86,6 +86,8 @@ pub(crate) struct Tally {
     pub(crate) topics: BTreeMap<String, Row>,
     /// Records left out, by reason.
     pub(crate) reasons: BTreeMap<String, u64>,
+    /// Records judged by another answer than the script's, by reason.
+    pub(crate) corrected: BTreeMap<String, u64>,
     /// How often the server ended under a record.
     pub(crate) deaths: u64,
     /// Records that were sent.
@@ -101,7 +103,12 @@ impl Tally {
         }
         match verdict {
             Verdict::Skipped(reason) => *self.reasons.entry(reason.clone()).or_default() += 1,
-            Verdict::Right | Verdict::Wrong(_) => self.sent += 1,
+            Verdict::Right | Verdict::Wrong(_) => {
+                self.sent += 1;
+                if let Some(reason) = &record.corrected {
+                    *self.corrected.entry(reason.clone()).or_default() += 1;
+                }
+            }
             Verdict::NotChosen => {}
         }
     }
@@ -176,7 +183,21 @@ fn reasons(f: &mut fmt::Formatter<'_>, tally: &Tally) -> fmt::Result {
     if tally.deaths > 0 {
         writeln!(f, "  THE SERVER ENDED {} TIMES under a record", tally.deaths)?;
     }
-    let mut reasons: Vec<_> = tally.reasons.iter().collect();
+    by_count(f, &tally.reasons)?;
+    let corrected: u64 = tally.corrected.values().sum();
+    if corrected > 0 {
+        writeln!(
+            f,
+            "  {corrected:>6}  judged by PostgreSQL's answer where the script expects another:"
+        )?;
+        by_count(f, &tally.corrected)?;
+    }
+    Ok(())
+}
+
+/// The reasons with most records first.
+fn by_count(f: &mut fmt::Formatter<'_>, reasons: &BTreeMap<String, u64>) -> fmt::Result {
+    let mut reasons: Vec<_> = reasons.iter().collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     for (reason, count) in reasons {
         writeln!(f, "  {count:>6}  {reason}")?;

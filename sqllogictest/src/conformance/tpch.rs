@@ -82,6 +82,7 @@ fn record(file: &str, line: u32, action: Action) -> Record {
         line,
         connection: None,
         label: None,
+        corrected: None,
         action,
     }
 }

@@ -3,7 +3,7 @@
 use candor_client::StatementResult;
 use serde_json::Value;
 
-use super::origins::{Arrays, Booleans, Style};
+use super::origins::{Arrays, Booleans, Offsets, Style};
 use crate::column::Kind;
 use crate::render::real;
 
@@ -32,7 +32,8 @@ pub(crate) fn rows(result: &StatementResult, letters: &str, style: Style) -> Vec
             let text = text(value, kind, style);
             match result.columns.get(place).map(|column| column.r#type.as_str()) {
                 Some("INTERVAL") if style.months_in_full => months_in_full(&text),
-                Some("TIMESTAMPTZ") if style.zone_minutes && text.contains(' ') => format!("{text}:00"),
+                Some("BYTEA") if style.bytes_one_by_one => one_by_one(&text),
+                Some("TIMESTAMPTZ") if text.contains(' ') => offset(&text, style.offsets),
                 _ => text,
             }
         };
@@ -64,6 +65,37 @@ fn months_in_full(text: &str) -> String {
         });
     }
     printed.join(" ")
+}
+
+/// A timestamp with the offset `+00` behind it, and perhaps BC behind that.
+fn offset(text: &str, offsets: Offsets) -> String {
+    let (moment, era) = match text.strip_suffix(" BC") {
+        Some(moment) => (moment, " BC"),
+        None => (text, ""),
+    };
+    match (offsets, moment.strip_suffix("+00")) {
+        (Offsets::Short, _) | (_, None) => text.to_owned(),
+        (Offsets::Minutes, Some(_)) => format!("{moment}:00{era}"),
+        (Offsets::Apart, Some(bare)) => format!("{bare}{era} +00:00"),
+    }
+}
+
+/// `\xaa31` as `\xAA1`.
+fn one_by_one(text: &str) -> String {
+    let Some(digits) = text.strip_prefix("\\x") else {
+        return text.to_owned();
+    };
+    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    let printed = digits.as_bytes().chunks(2).filter_map(byte).map(|byte| match byte {
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\x{byte:02X}"),
+    });
+    let printed: String = printed.collect();
+    if printed.is_empty() {
+        "(empty)".to_owned()
+    } else {
+        printed
+    }
 }
 
 fn plain(text: String) -> Cell {
@@ -218,6 +250,29 @@ mod tests {
             ("01:00:00", "01:00:00"),
         ] {
             assert_eq!(months_in_full(value), expected);
+        }
+    }
+
+    #[test]
+    fn offsets_are_printed_in_three_ways() {
+        for (offsets, expected) in [
+            (Offsets::Short, "0044-03-15 12:00:00+00 BC"),
+            (Offsets::Minutes, "0044-03-15 12:00:00+00:00 BC"),
+            (Offsets::Apart, "0044-03-15 12:00:00 BC +00:00"),
+        ] {
+            assert_eq!(offset("0044-03-15 12:00:00+00 BC", offsets), expected);
+        }
+    }
+
+    #[test]
+    fn bytes_are_printed_one_by_one() {
+        for (value, expected) in [
+            ("\\xaaff1199", "\\xAA\\xFF\\x11\\x99"),
+            ("\\x61e9", "a\\xE9"),
+            ("\\x", "(empty)"),
+            ("NULL", "NULL"),
+        ] {
+            assert_eq!(one_by_one(value), expected);
         }
     }
 
