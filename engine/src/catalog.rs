@@ -27,7 +27,7 @@ use crate::memo::{Definitions, Memo};
 use crate::parse::parse_query;
 use crate::pending::PendingWrites;
 use crate::pg::enums;
-use crate::prepare::prepared_query;
+use crate::prepare::prepared_view;
 use crate::scan::CollectionTable;
 use crate::sequences::{self, Sequences};
 use crate::types::OwnTypePlanner;
@@ -256,7 +256,7 @@ impl Names {
             view_depth: self.view_depth + 1,
             ..self.clone_shallow()
         });
-        let statement = prepared_query(parse_query(&view.sql)?, &[], &inner)?;
+        let statement = prepared_view(parse_query(&view.sql)?, &inner)?;
         let state = inner.session();
         let planned = Box::pin(state.statement_to_plan(Statement::Statement(Box::new(statement)))).await;
         match planned {

@@ -27,13 +27,29 @@ pub(crate) fn prepared_query(
     prepared(statement, params)
 }
 
+/// The query of a view ready for planning: others speak of its columns by their names.
+pub(crate) fn prepared_view(mut statement: ast::Statement, names: &Names) -> Result<ast::Statement, EngineError> {
+    tell_with_queries_apart(&mut statement);
+    write_out_using(&mut statement, names)?;
+    if let ast::Statement::Query(query) = &mut statement {
+        name_columns_inside(query);
+    }
+    written_out(&mut statement, &[])?;
+    Ok(statement)
+}
+
 /// `statement` ready for planning.
 pub(crate) fn prepared(mut statement: ast::Statement, params: &[Param]) -> Result<ast::Statement, EngineError> {
-    if let ControlFlow::Break(error) = statement.visit(&mut Preparation { params }) {
-        return Err(error);
-    }
+    written_out(&mut statement, params)?;
     name_apart_from_wildcard(&mut statement);
     Ok(statement)
+}
+
+fn written_out(statement: &mut ast::Statement, params: &[Param]) -> Result<(), EngineError> {
+    match statement.visit(&mut Preparation { params }) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
 /// As [`prepared`], for an expression.

@@ -35,7 +35,28 @@ pub(crate) fn compare_columns(expr: &mut Expr) -> Result<(), EngineError> {
             expr,
             subquery,
             negated,
-        } => items(expr).map(|values| in_query(&values, subquery, *negated)),
+        } => match items(expr) {
+            Some(values) => Some(in_query(&values, &BinaryOperator::Eq, subquery, *negated)?),
+            None => None,
+        },
+        Expr::AnyOp {
+            left,
+            compare_op,
+            right,
+            ..
+        } => match (items(left), right.as_ref()) {
+            (Some(values), Expr::Subquery(query)) => Some(in_query(&values, compare_op, query, false)?),
+            _ => None,
+        },
+        // All compare so when none compares the other way.
+        Expr::AllOp {
+            left,
+            compare_op,
+            right,
+        } => match (items(left), right.as_ref(), opposite(compare_op)) {
+            (Some(values), Expr::Subquery(query), Some(op)) => Some(in_query(&values, &op, query, true)?),
+            _ => None,
+        },
         _ => None,
     };
     if let Some(compared) = compared {
@@ -175,21 +196,42 @@ fn in_list(expr: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>, En
 }
 
 /// TRUE is among the comparisons with each row: that is false, NULL and true just when IN is.
-fn in_query(values: &[Expr], subquery: &ast::Query, negated: bool) -> Expr {
-    let equal = ast::SelectItem::UnnamedExpr(equal_columns(values));
+fn in_query(values: &[Expr], op: &BinaryOperator, subquery: &ast::Query, negated: bool) -> Result<Expr, EngineError> {
+    let columns: Vec<Expr> = (0..values.len()).map(column_of_row).collect();
+    let Some(comparison) = compared(values, op, &columns)? else {
+        return Err(EngineError::unsupported(format!("{op} between rows")));
+    };
+    let comparison = ast::SelectItem::UnnamedExpr(comparison);
     let within = Expr::InSubquery {
         expr: Box::new(Expr::value(ast::Value::Boolean(true))),
-        subquery: Box::new(select(equal, subquery, values.len(), None)),
+        subquery: Box::new(select(comparison, subquery, values.len(), None)),
         negated: false,
     };
-    denied_if(negated, within)
+    Ok(denied_if(negated, within))
+}
+
+/// What holds when `op` does not; both are NULL alike.
+fn opposite(op: &BinaryOperator) -> Option<BinaryOperator> {
+    Some(match op {
+        BinaryOperator::Eq => BinaryOperator::NotEq,
+        BinaryOperator::NotEq => BinaryOperator::Eq,
+        BinaryOperator::Lt => BinaryOperator::GtEq,
+        BinaryOperator::LtEq => BinaryOperator::Gt,
+        BinaryOperator::Gt => BinaryOperator::LtEq,
+        BinaryOperator::GtEq => BinaryOperator::Lt,
+        _ => return None,
+    })
+}
+
+fn column_of_row(at: usize) -> Expr {
+    Expr::CompoundIdentifier(vec![quoted(ROWS), column(at)])
 }
 
 fn equal_columns(values: &[Expr]) -> Expr {
-    let equal = values.iter().enumerate().map(|(at, value)| {
-        let column = Expr::CompoundIdentifier(vec![quoted(ROWS), column(at)]);
-        binary(value, &BinaryOperator::Eq, &column)
-    });
+    let equal = values
+        .iter()
+        .enumerate()
+        .map(|(at, value)| binary(value, &BinaryOperator::Eq, &column_of_row(at)));
     joined(equal, &BinaryOperator::And)
 }
 

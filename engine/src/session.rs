@@ -51,7 +51,12 @@ pub(crate) fn template(config: &EngineConfig) -> Result<SessionState> {
     for function in math::functions().chain([similar::function()]) {
         state.register_udf(function)?;
     }
-    for (function, alias) in [("bool_and", "every"), ("var", "variance")] {
+    for (function, alias) in [
+        ("bool_and", "every"),
+        ("var", "variance"),
+        ("first_value", "first"),
+        ("last_value", "last"),
+    ] {
         let aliased = state.udaf(function)?.as_ref().clone().with_aliases([alias]);
         state.register_udaf(Arc::new(aliased))?;
     }

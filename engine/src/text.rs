@@ -405,6 +405,12 @@ fn parse_bytes(text: &str) -> Option<Vec<u8>> {
     let Some(hex) = text.strip_prefix("\\x").or_else(|| text.strip_prefix("\\X")) else {
         return parse_escaped_bytes(text);
     };
+    // Other databases write `\x` before each byte.
+    let pieces = hex.split("\\x").map(parse_hex);
+    Some(pieces.collect::<Option<Vec<_>>>()?.concat())
+}
+
+fn parse_hex(hex: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let byte = |pair: &[u8]| match pair {
@@ -703,6 +709,7 @@ mod tests {
                 "2024-02-29 10:00:00+00",
             ),
             (ColumnType::Bytes, "\\x00ff", "\\x00ff"),
+            (ColumnType::Bytes, "\\xAA\\xffe0", "\\xaaffe0"),
             (ColumnType::Bool, "yes", "true"),
             (ColumnType::Bytes, "a\\\\b\\001", "\\x615c6201"),
             (
@@ -742,6 +749,7 @@ mod tests {
             (ColumnType::Date, "2023-02-29", "is not a value"),
             (ColumnType::Time, "5", "is not a value"),
             (ColumnType::Bytes, "\\x0", "is not a value"),
+            (ColumnType::Bytes, "\\xaa\\xa", "is not a value"),
             (ColumnType::Bytes, "\\9", "is not a value"),
             (ColumnType::Uuid, "x", "is not a value"),
             (ColumnType::Jsonb, "{", "ends too early"),

@@ -3,15 +3,19 @@
 //! SQL gives each pair of equal columns one column: that of the left side, of the right side for RIGHT JOIN, and
 //! whichever is there for FULL JOIN; `*` shows these columns first. DataFusion shows one of the two, whatever kind of
 //! join it is. Tables whose columns are not known before planning are left as they are.
+//!
+//! Lists of names for columns are completed too: `t (a)` names the first column of `t`, and the others keep their names.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
+use candor_storage::ViewDef;
 use sqlparser::ast::{self, Expr, JoinConstraint, JoinOperator, VisitMut as _, VisitorMut};
 
 use crate::catalog::Names;
 use crate::error::EngineError;
 use crate::names::{item_name, shown_name};
+use crate::parse::parse_query;
 use crate::prepare::{folded, folded_parts, quoted};
 use crate::tree::call;
 
@@ -53,11 +57,10 @@ impl VisitorMut for Joins<'_> {
 
     fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<EngineError> {
         self.queries.push(HashMap::new());
-        for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
-            let columns = self.aliased_columns(&cte.alias, &cte.query);
-            if let Some(known) = self.queries.last_mut() {
-                known.insert(folded(&cte.alias.name), columns);
-            }
+        for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            self.define(cte);
+            let columns = self.query_columns(&cte.query);
+            complete(&mut cte.alias, columns);
         }
         let ast::SetExpr::Select(select) = query.body.as_mut() else {
             return ControlFlow::Continue(());
@@ -73,6 +76,30 @@ impl VisitorMut for Joins<'_> {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<EngineError> {
+        match factor {
+            ast::TableFactor::Table {
+                name,
+                alias: Some(alias),
+                args: None,
+                ..
+            } if !alias.columns.is_empty() => {
+                let columns = folded_parts(name).and_then(|parts| self.table_columns(&parts));
+                complete(alias, columns);
+            }
+            ast::TableFactor::Derived {
+                subquery,
+                alias: Some(alias),
+                ..
+            } if !alias.columns.is_empty() => {
+                let columns = self.query_columns(subquery);
+                complete(alias, columns);
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<EngineError> {
         // A SELECT of a set operation; those of queries are done.
         match self.select(select, &mut None) {
@@ -83,6 +110,14 @@ impl VisitorMut for Joins<'_> {
 }
 
 impl Joins<'_> {
+    /// Takes note of a WITH query's columns.
+    fn define(&mut self, cte: &ast::Cte) {
+        let columns = self.aliased_columns(&cte.alias, &cte.query);
+        if let Some(known) = self.queries.last_mut() {
+            known.insert(folded(&cte.alias.name), columns);
+        }
+    }
+
     fn select(&self, select: &mut ast::Select, order_by: &mut Option<ast::OrderBy>) -> Result<(), EngineError> {
         if !select.from.iter().any(has_merged_columns) {
             return Ok(());
@@ -224,11 +259,25 @@ impl Joins<'_> {
             [database, name] | [_, database, name] => (database.as_str(), name),
             _ => return None,
         };
+        if let Some(view) = self.names.definitions().view(database, name) {
+            return self.view_columns(view);
+        }
         let def = self.names.definitions().collection(database, name)?;
         if self.names.is_open(Some(database), name) {
             return None;
         }
         Some(def.schema().fields().iter().map(|field| field.name().clone()).collect())
+    }
+
+    fn view_columns(&self, view: &ViewDef) -> Option<Vec<String>> {
+        let ast::Statement::Query(query) = parse_query(&view.sql).ok()? else {
+            return None;
+        };
+        let home = Joins {
+            names: &self.names.in_database(&view.database),
+            queries: Vec::new(),
+        };
+        home.query_columns(&query)
     }
 
     fn aliased_columns(&self, alias: &ast::TableAlias, query: &ast::Query) -> Option<Vec<String>> {
@@ -237,15 +286,26 @@ impl Joins<'_> {
 
     /// The names of a query's columns, as far as they can be told without planning.
     fn query_columns(&self, query: &ast::Query) -> Option<Vec<String>> {
-        if query.with.is_some() {
-            return None;
+        if let Some(with) = &query.with {
+            let mut inner = Joins {
+                names: self.names,
+                queries: self.queries.clone(),
+            };
+            inner.queries.push(HashMap::new());
+            for cte in &with.cte_tables {
+                inner.define(cte);
+            }
+            return inner.body_columns(&query.body);
         }
-        let mut body = query.body.as_ref();
+        self.body_columns(&query.body)
+    }
+
+    fn body_columns(&self, mut body: &ast::SetExpr) -> Option<Vec<String>> {
         let select = loop {
             body = match body {
                 ast::SetExpr::Select(select) => break select,
                 ast::SetExpr::SetOperation { left, .. } => left,
-                ast::SetExpr::Query(query) if query.with.is_none() => &query.body,
+                ast::SetExpr::Query(query) => return self.query_columns(query),
                 ast::SetExpr::Values(values) => {
                     let width = values.rows.first()?.content.len();
                     return Some((1..=width).map(|at| format!("column{at}")).collect());
@@ -381,6 +441,18 @@ fn together(left: From, right: From) -> From {
     both.shown.extend(right.shown);
     both.merged.extend(right.merged);
     both
+}
+
+/// Names the columns that a shorter list of names leaves out.
+fn complete(alias: &mut ast::TableAlias, columns: Option<Vec<String>>) {
+    if alias.columns.is_empty() {
+        return;
+    }
+    let rest = columns.into_iter().flatten().skip(alias.columns.len());
+    alias.columns.extend(rest.map(|name| ast::TableAliasColumnDef {
+        name: quoted(&name),
+        data_type: None,
+    }));
 }
 
 fn renamed(mut columns: Vec<String>, alias: Option<&ast::TableAlias>) -> Vec<String> {

@@ -10,6 +10,7 @@ use super::time_format;
 use crate::error::EngineError;
 use crate::value::interval::NANOS_PER_DAY;
 use crate::value::moment::{self, MICROS_PER_DAY, MICROS_PER_SECOND};
+use crate::value::zone::Zone;
 
 type Answer = Result<ScalarValue, EngineError>;
 
@@ -216,18 +217,21 @@ pub(super) static FUNCTIONS: &[Spec] = &[
     ),
     Spec::new(
         "timezone",
-        &[&[Text, Timestamp], &[Text, TimestampTz]],
+        &[
+            &[Text, Timestamp],
+            &[Text, TimestampTz],
+            &[Interval, Timestamp],
+            &[Interval, TimestampTz],
+        ],
         Gives::Second,
         |args| {
-            let zone = text(&args[0]).trim();
-            let offset = moment::parse_zone(zone).ok_or_else(|| {
-                EngineError::bad_value(format!("`{zone}` is no zone here: UTC and offsets such as +02:00 are"))
-            })?;
-            // A written offset counts west of Greenwich, as POSIX has it.
-            let sign = if zone.starts_with(['+', '-']) { -1 } else { 1 };
-            let micros_off = sign * offset * MICROS_PER_SECOND;
-            let has_zone = matches!(args[1], ScalarValue::TimestampMicrosecond(_, Some(_)));
-            of_micros(micros(&args[1]).checked_add(if has_zone { micros_off } else { -micros_off }))
+            let zone = zone_of(&args[0])?;
+            let moment = micros(&args[1]);
+            if matches!(args[1], ScalarValue::TimestampMicrosecond(_, Some(_))) {
+                of_micros(moment.checked_add(zone.offset_at(moment) * MICROS_PER_SECOND))
+            } else {
+                of_micros(moment.checked_sub(zone.offset_at_local(moment) * MICROS_PER_SECOND))
+            }
         },
     ),
     Spec::new("date", &[&[Date], &[Timestamp], &[Text]], DATE, |args| match &args[0] {
@@ -244,6 +248,20 @@ pub(super) static FUNCTIONS: &[Spec] = &[
     })
     .volatile(),
 ];
+
+/// The zone that a function is asked for.
+fn zone_of(value: &ScalarValue) -> Result<Zone, EngineError> {
+    if let ScalarValue::IntervalMonthDayNano(Some(span)) = value {
+        return Ok(Zone::Fixed(span.nanoseconds / 1_000_000_000));
+    }
+    let name = text(value).trim();
+    match Zone::parse(name) {
+        // A written offset counts west of Greenwich, as POSIX has it.
+        Some(Zone::Fixed(seconds)) if name.starts_with(['+', '-']) => Ok(Zone::Fixed(-seconds)),
+        Some(zone) => Ok(zone),
+        None => Err(EngineError::bad_value(format!("there is no time zone `{name}`"))),
+    }
+}
 
 fn out_of_range() -> EngineError {
     EngineError::Overflow {

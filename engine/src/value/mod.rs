@@ -6,3 +6,4 @@ pub(crate) mod interval;
 pub(crate) mod json;
 pub(crate) mod moment;
 pub(crate) mod uuid;
+pub(crate) mod zone;

@@ -1,8 +1,10 @@
-//! Dates and times as PostgreSQL reads and prints them. Calendars are proleptic Gregorian; zones are offsets.
+//! Dates and times as PostgreSQL reads and prints them. Calendars are proleptic Gregorian.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::interval::NANOS_PER_SECOND;
+use super::zone::Zone;
 
 pub(crate) const MICROS_PER_SECOND: i64 = 1_000_000;
 pub(crate) const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
@@ -122,12 +124,8 @@ struct Parsed {
 
 impl Parsed {
     fn of(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let (text, is_bc) = match text.len().checked_sub(3).and_then(|at| text.split_at_checked(at)) {
-            Some((before, era)) if era.eq_ignore_ascii_case(" bc") => (before, true),
-            Some((before, era)) if era.eq_ignore_ascii_case(" ad") => (before, false),
-            _ => (text, false),
-        };
+        let (text, is_bc) = without_era(text.trim());
+        let text = text.as_ref();
         if text.eq_ignore_ascii_case("epoch") {
             return Some(Self {
                 days: Some(0),
@@ -150,11 +148,27 @@ impl Parsed {
             });
         };
         let (clock, zone) = split_zone(clock)?;
+        let time = parse_clock(clock)?;
+        let local = i64::from(days.unwrap_or(0))
+            .saturating_mul(MICROS_PER_DAY)
+            .saturating_add(time);
         Some(Self {
             days,
-            time: parse_clock(clock)?,
-            zone,
+            time,
+            zone: zone.map(|zone| zone.offset_at_local(local)),
         })
+    }
+}
+
+/// The text without the word BC or AD, and whether it is BC: that may stand behind the date, the time or the zone.
+fn without_era(text: &str) -> (Cow<'_, str>, bool) {
+    let is = |word: &str, era: &str| word.eq_ignore_ascii_case(era);
+    match text.split_whitespace().find(|word| is(word, "bc") || is(word, "ad")) {
+        Some(era) => {
+            let rest: Vec<&str> = text.split_whitespace().filter(|word| *word != era).collect();
+            (Cow::Owned(rest.join(" ")), is(era, "bc"))
+        }
+        None => (Cow::Borrowed(text), false),
     }
 }
 
@@ -169,8 +183,8 @@ fn split_clock(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// A clock and the offset of its zone in seconds.
-fn split_zone(text: &str) -> Option<(&str, Option<i64>)> {
+/// A clock and its zone.
+fn split_zone(text: &str) -> Option<(&str, Option<Zone>)> {
     let Some(at) = text.find(|c: char| matches!(c, '+' | '-') || c.is_ascii_alphabetic()) else {
         return Some((text.trim(), None));
     };
@@ -179,11 +193,11 @@ fn split_zone(text: &str) -> Option<(&str, Option<i64>)> {
     if zone.eq_ignore_ascii_case("am") || zone.eq_ignore_ascii_case("pm") {
         return Some((text, None));
     }
-    parse_zone(zone).map(|zone| (clock, Some(zone)))
+    Zone::parse(zone).map(|zone| (clock, Some(zone)))
 }
 
 /// Seconds east of Greenwich: `Z`, `UTC`, `+02`, `+02:30`, `-0800`.
-pub(crate) fn parse_zone(zone: &str) -> Option<i64> {
+pub(crate) fn parse_offset(zone: &str) -> Option<i64> {
     if ["z", "utc", "gmt", "zulu"]
         .iter()
         .any(|name| zone.eq_ignore_ascii_case(name))
@@ -356,6 +370,9 @@ mod tests {
             ("2024-02-29 24:00:00", "2024-03-01 00:00:00", None),
             ("2024-02-29 23:59:59.9999996", "2024-03-01 00:00:00", None),
             ("0044-03-15 BC", "0044-03-15 00:00:00 BC", None),
+            ("0044-03-15 12:00 bc +01", "0044-03-15 12:00:00 BC", Some(3600)),
+            ("2024-07-01 12:00 Europe/Berlin", "2024-07-01 12:00:00", Some(7200)),
+            ("2024-01-01 12:00:00 PST", "2024-01-01 12:00:00", Some(-28_800)),
             ("epoch", "1970-01-01 00:00:00", Some(0)),
         ] {
             let (micros, found) = parse_timestamp(text).unwrap_or_else(|| panic!("{text}"));

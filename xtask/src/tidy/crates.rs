@@ -45,8 +45,8 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate {
         folder: "engine",
         pure: false,
-        dependencies: "candor-parser candor-proto candor-storage arrow async-trait bytes datafusion futures \
-            object_store parking_lot parquet serde serde_json sqlparser thiserror tokio tracing uuid",
+        dependencies: "candor-parser candor-proto candor-storage arrow async-trait bytes chrono chrono-tz datafusion \
+            futures object_store parking_lot parquet serde serde_json sqlparser thiserror tokio tracing uuid",
         dev_dependencies: "tempfile tpchgen",
     },
     Crate {
