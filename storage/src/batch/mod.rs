@@ -1,17 +1,17 @@
-//! Rows inside a record: the names and types of the columns, then one Arrow IPC record batch message.
+//! Rows inside a record: the names and types of the columns, then few rows as they are ([`plain`]), or many as one Arrow
+//! IPC record batch message, compressed.
 //!
-//! An IPC stream would repeat a schema message of some hundred bytes in each single-row transaction; here a column
-//! costs its name and two bytes. The encoding of a batch is a function of its values: views are compacted first, so
-//! the buffers that a slice happens to share never travel.
+//! An IPC stream would repeat a schema message of some hundred bytes in each transaction; here a column costs its name
+//! and two bytes. The encoding of a batch is a function of its values: views are compacted first, so the buffers that a
+//! slice happens to share never travel.
+
+mod plain;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, ListArray, MutableArrayData, PrimitiveArray, RecordBatch,
-    StringViewArray, downcast_primitive, make_array,
-};
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, MutableArrayData, RecordBatch, make_array};
+use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::read_record_batch;
@@ -23,8 +23,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::error::RecordError;
 use crate::schema::ColumnType;
 
-/// Batches of fewer rows are not worth compressing.
-const COMPRESSED_ROWS_MIN: usize = 64;
+/// Batches of fewer rows are written as they are.
+const MESSAGE_ROWS_MIN: usize = 64;
 
 /// Alignment of buffers in the body, bytes: that of the widest element, a 128-bit decimal or view.
 const ALIGNMENT: usize = 16;
@@ -37,7 +37,7 @@ const LZ4_RATIO_MAX: i64 = 255;
 pub(crate) struct WireBatch<'a> {
     #[serde(borrow)]
     columns: Vec<(&'a str, Option<ColumnType>)>,
-    /// Length of the IPC message's metadata at the start of `data`.
+    /// Length of the IPC message's metadata at the start of `data`; 0 where the rows stand there as they are.
     meta_size: u32,
     #[serde(borrow)]
     data: WireBytes<'a>,
@@ -80,31 +80,25 @@ impl<'a> WireBatch<'a> {
             .iter()
             .map(|field| Ok((field.name().as_str(), wire_type(field)?)))
             .collect::<Result<_, RecordError>>()?;
-        let compact = RecordBatch::try_new_with_options(
-            batch.schema(),
-            batch.columns().iter().map(compacted).collect(),
-            &RecordBatchOptions::new().with_row_count(Some(batch.num_rows())),
-        )
-        .map_err(malformed)?;
-        let (meta, body) = encode(&compact).map_err(malformed)?;
-        let meta_size = meta.len();
-        let mut data = meta;
-        data.resize(meta_size.next_multiple_of(ALIGNMENT), 0);
-        data.extend_from_slice(&body);
+        let (meta_size, data) = if batch.num_rows() < MESSAGE_ROWS_MIN {
+            (0, plain::write(batch))
+        } else {
+            message(batch).map_err(malformed)?
+        };
         Ok(Self {
             columns,
-            meta_size: meta_size as u32,
+            meta_size,
             data: WireBytes::Owned(data),
         })
     }
 
     /// The batch; all its columns allow NULL.
     pub(crate) fn read(&self, schemas: &mut SchemaCache) -> Result<RecordBatch, RecordError> {
-        decode(
-            self.data.as_slice(),
-            self.meta_size as usize,
-            schemas.schema(&self.columns),
-        )
+        let schema = schemas.schema(&self.columns);
+        match self.meta_size {
+            0 => plain::read(self.data.as_slice(), schema),
+            meta_size => decode(self.data.as_slice(), meta_size as usize, schema),
+        }
     }
 }
 
@@ -194,19 +188,27 @@ fn compacted_list(list: &ListArray, item: &FieldRef) -> ArrayRef {
     Arc::new(ListArray::new(Arc::clone(item), ends, values, nulls))
 }
 
-fn encode(batch: &RecordBatch) -> Result<(Vec<u8>, Vec<u8>), ArrowError> {
-    let mut options = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)?;
-    if batch.num_rows() >= COMPRESSED_ROWS_MIN {
-        options = options.try_with_compression(Some(CompressionType::LZ4_FRAME))?;
-    }
+/// The size of the metadata of an IPC message, and the message.
+fn message(batch: &RecordBatch) -> Result<(u32, Vec<u8>), ArrowError> {
+    let compact = RecordBatch::try_new_with_options(
+        batch.schema(),
+        batch.columns().iter().map(compacted).collect(),
+        &RecordBatchOptions::new().with_row_count(Some(batch.num_rows())),
+    )?;
+    let options = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)?
+        .try_with_compression(Some(CompressionType::LZ4_FRAME))?;
     let (dictionaries, message) = IpcDataGenerator::default().encode(
-        batch,
+        &compact,
         &mut DictionaryTracker::new(false),
         &options,
         &mut IpcWriteContext::default(),
     )?;
     assert!(dictionaries.is_empty(), "no stored type is a dictionary");
-    Ok((message.ipc_message, message.arrow_data))
+    let mut data = message.ipc_message;
+    let meta_size = data.len();
+    data.resize(meta_size.next_multiple_of(ALIGNMENT), 0);
+    data.extend_from_slice(&message.arrow_data);
+    Ok((meta_size as u32, data))
 }
 
 fn decode(data: &[u8], meta_size: usize, schema: SchemaRef) -> Result<RecordBatch, RecordError> {
@@ -222,112 +224,7 @@ fn decode(data: &[u8], meta_size: usize, schema: SchemaRef) -> Result<RecordBatc
         .ok_or_else(|| RecordError::Batch("it is not a record batch".into()))?;
     let body = data.slice(body_at);
     check_buffers(&header, &schema, &body)?;
-    if header.compression().is_none() {
-        return plain_batch(&header, schema, &body).map_err(malformed);
-    }
     read_record_batch(&body, header, schema, &HashMap::new(), None, &MetadataVersion::V5).map_err(malformed)
-}
-
-/// What Arrow's reader does for these types when nothing is compressed, in a fraction of the time: it counts for records
-/// of one row. The sizes of the buffers were checked; what text and lists hold is checked here.
-fn plain_batch(
-    header: &arrow::ipc::RecordBatch<'_>,
-    schema: SchemaRef,
-    body: &Buffer,
-) -> Result<RecordBatch, ArrowError> {
-    let rows = header.length() as usize;
-    let mut parts = PlainParts {
-        buffers: header.buffers().into_iter().flatten(),
-        views: header.variadicBufferCounts().into_iter().flatten(),
-        nodes: header.nodes().into_iter().flatten(),
-        body,
-    };
-    let columns = schema
-        .fields()
-        .iter()
-        .map(|field| parts.column(field.data_type()))
-        .collect::<Result<_, _>>()?;
-    RecordBatch::try_new_with_options(schema, columns, &RecordBatchOptions::new().with_row_count(Some(rows)))
-}
-
-/// What is left of a batch whose columns are read one after another.
-struct PlainParts<'a, B, V, N> {
-    buffers: B,
-    views: V,
-    nodes: N,
-    body: &'a Buffer,
-}
-
-impl<'a, B, V, N> PlainParts<'_, B, V, N>
-where
-    B: Iterator<Item = &'a arrow::ipc::Buffer>,
-    V: Iterator<Item = i64>,
-    N: Iterator<Item = &'a arrow::ipc::FieldNode>,
-{
-    fn buffer(&mut self) -> Buffer {
-        let slice = |buffer: &arrow::ipc::Buffer| {
-            self.body
-                .slice_with_length(buffer.offset() as usize, buffer.length() as usize)
-        };
-        self.buffers.next().map(slice).unwrap_or_default()
-    }
-
-    fn column(&mut self, ty: &DataType) -> Result<ArrayRef, ArrowError> {
-        let (rows, null_count) = match self.nodes.next() {
-            Some(node) => (node.length() as usize, node.null_count()),
-            None => (0, 0),
-        };
-        let validity = self.buffer();
-        let nulls = (null_count > 0).then(|| NullBuffer::new(BooleanBuffer::new(validity, 0, rows)));
-        let values = self.buffer();
-        Ok(match ty {
-            DataType::Boolean => Arc::new(BooleanArray::new(BooleanBuffer::new(values, 0, rows), nulls)),
-            DataType::Utf8View | DataType::BinaryView => {
-                let texts = (0..self.views.next().unwrap_or(0))
-                    .map(|_| self.buffer())
-                    .collect::<Vec<_>>();
-                let values = ScalarBuffer::new(values, 0, rows);
-                if *ty == DataType::Utf8View {
-                    Arc::new(StringViewArray::try_new(values, texts, nulls)?)
-                } else {
-                    Arc::new(BinaryViewArray::try_new(values, texts, nulls)?)
-                }
-            }
-            DataType::List(item) => {
-                let ends = list_ends(values, rows)?;
-                let elements = self.column(item.data_type())?;
-                Arc::new(ListArray::try_new(Arc::clone(item), ends, elements, nulls)?)
-            }
-            ty => primitive(ty, values, rows, nulls)?,
-        })
-    }
-}
-
-/// The offsets of `rows` lists. An array of no lists may leave its one offset out.
-fn list_ends(values: Buffer, rows: usize) -> Result<OffsetBuffer<i32>, ArrowError> {
-    if rows == 0 {
-        return Ok(OffsetBuffer::new_empty());
-    }
-    let ends = ScalarBuffer::<i32>::new(values, 0, rows + 1);
-    if ends[0] < 0 || ends.windows(2).any(|pair| pair[0] > pair[1]) {
-        return Err(ArrowError::InvalidArgumentError(
-            "the lists do not follow each other".into(),
-        ));
-    }
-    Ok(OffsetBuffer::new(ends))
-}
-
-fn primitive(ty: &DataType, values: Buffer, rows: usize, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
-    macro_rules! array {
-        ($primitive:ty, $values:ident, $rows:ident, $nulls:ident, $ty:ident) => {{
-            let array = PrimitiveArray::<$primitive>::try_new(ScalarBuffer::new($values, 0, $rows), $nulls)?;
-            Ok(Arc::new(array.with_data_type($ty.clone())))
-        }};
-    }
-    downcast_primitive! {
-        ty => (array, values, rows, nulls, ty),
-        other => Err(ArrowError::SchemaError(format!("{other} is not stored")))
-    }
 }
 
 /// Arrow takes these numbers at their word where it slices the body, so they are looked at here. What the buffers hold is
