@@ -10,8 +10,9 @@ use candor_proto::SourceSpan;
 use candor_storage::{CollectionDef, SchemaChange};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::{DFSchema, DataFusionError, TableReference};
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::session_state::SessionState;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -26,6 +27,7 @@ use crate::names::column_names;
 use crate::open::read_as_null;
 use crate::pending::PendingWrites;
 use crate::prepare::{folded, folded_parts, prepared_query};
+use crate::scan::rows_scanned;
 use crate::shown::Shown;
 use crate::spans::closest;
 use crate::write::Evaluated;
@@ -33,6 +35,13 @@ use crate::write::Evaluated;
 /// Below this many rows in all of its tables, a statement runs on one thread: dealing rows out costs more than it
 /// gains.
 const PARALLEL_ROWS_MIN: usize = 64 * 1024;
+
+/// Whole numbers that a join compares are looked up in an array instead of a hash table where they span at most as many
+/// values as the plan scans rows, and at most this many: 32 MiB.
+const KEY_SPAN_MAX: usize = 8 * 1024 * 1024;
+
+/// Of the memory of all statements, one such array takes at most one part in this many.
+const KEY_SPAN_SHARE: usize = 16;
 
 /// What one statement is planned and run with.
 pub(crate) struct Env {
@@ -172,7 +181,24 @@ impl Env {
 
     /// Starts a plan.
     pub(crate) fn start(&self, plan: Arc<dyn ExecutionPlan>) -> Result<SendableRecordBatchStream, EngineError> {
-        execute_stream(plan, self.state().task_ctx()).map_err(|error| self.error(error))
+        let task = self.task(plan.as_ref());
+        execute_stream(plan, task).map_err(|error| self.error(error))
+    }
+
+    /// What a plan runs with.
+    fn task(&self, plan: &dyn ExecutionPlan) -> Arc<TaskContext> {
+        let task = TaskContext::from(self.state());
+        let span_max = match task.memory_pool().memory_limit() {
+            MemoryLimit::Finite(bytes) => KEY_SPAN_MAX.min(bytes / KEY_SPAN_SHARE / size_of::<u32>()),
+            _ => KEY_SPAN_MAX,
+        };
+        let span = rows_scanned(plan).min(span_max);
+        let mut config = task.session_config().clone();
+        if span <= config.options().execution.perfect_hash_join_small_build_threshold {
+            return Arc::new(task);
+        }
+        config.options_mut().execution.perfect_hash_join_small_build_threshold = span;
+        Arc::new(task.with_session_config(config))
     }
 
     /// Starts a plan whose rows leave the engine: see [`Shown`].

@@ -27,6 +27,12 @@ use crate::{math, ordered, similar};
 /// How many of the largest users of memory an error names.
 const CONSUMERS_SHOWN: usize = 3;
 
+/// A join whose smaller side has fewer rows than this, for two threads, gathers that side once for all threads. With a
+/// partition for each thread, both sides would be hashed and copied first, and what the smaller side knows of the keys
+/// would come to the scan of the larger one as a choice between partitions. Gathering is the work of one thread, so the
+/// more threads there are the fewer rows are worth it.
+const GATHERED_ROWS: usize = 2 * 1024 * 1024;
+
 /// The session from which each statement's own is copied. It knows no tables.
 pub(crate) fn template(config: &EngineConfig) -> Result<SessionState> {
     let mut state = SessionStateBuilder::new()
@@ -85,6 +91,8 @@ fn session_config(config: &EngineConfig) -> SessionConfig {
     options.sql_parser.parse_float_as_decimal = true;
     // `now()` is a TIMESTAMPTZ.
     options.execution.time_zone = Some("+00:00".to_owned());
+    let others = config.threads.saturating_sub(1).max(1);
+    options.optimizer.hash_join_single_partition_threshold_rows = GATHERED_ROWS / others;
     session
 }
 

@@ -43,6 +43,16 @@ pub(super) enum Source {
     Blocks(Arc<[Vec<TablePart>]>),
 }
 
+/// An upper bound on the rows that the scans of a plan read; what is looked up does not count.
+pub(crate) fn rows_scanned(plan: &dyn ExecutionPlan) -> usize {
+    let own = match plan.downcast_ref::<ScanExec>() {
+        Some(scan) if matches!(scan.source, Source::Blocks(_)) => scan.table.row_count_max(),
+        _ => 0,
+    };
+    let below = plan.children().into_iter().map(|child| rows_scanned(child.as_ref()));
+    own + below.sum::<usize>()
+}
+
 /// Reads one collection.
 #[derive(Clone)]
 pub(super) struct ScanExec {

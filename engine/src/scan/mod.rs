@@ -1,9 +1,12 @@
 //! One collection at one version as DataFusion sees it: [`table`] is what planning asks, [`exec`] the plan's leaf,
-//! [`predicate`] the conditions that the leaf applies itself, [`stream`] its running.
+//! [`predicate`] the conditions that the leaf applies itself, [`judge`] how rows are held against them, [`stream`] its
+//! running.
 
 mod exec;
+mod judge;
 mod predicate;
 mod stream;
 mod table;
 
+pub(crate) use exec::rows_scanned;
 pub(crate) use table::CollectionTable;

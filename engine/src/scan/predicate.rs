@@ -5,12 +5,10 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, UInt64Array};
+use arrow::array::{ArrayRef, BooleanArray, UInt64Array};
 use arrow::datatypes::SchemaRef;
-use arrow::error::ArrowError;
-use candor_storage::{ColumnBounds, RowFilter, TablePart};
+use candor_storage::{ColumnBounds, TablePart};
 use datafusion::common::Column as ColumnName;
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
@@ -23,6 +21,8 @@ use datafusion::physical_expr::{
 };
 use datafusion::physical_expr_common::physical_expr::{is_volatile, snapshot_physical_expr};
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
+
+use super::judge::Judge;
 
 /// One condition on the columns of a table, by their ordinals.
 #[derive(Clone, Debug)]
@@ -70,55 +70,12 @@ impl Predicate {
         split_conjunction(&self.0).into_iter().filter_map(fixed).collect()
     }
 
-    /// Ready to judge batches that hold the columns at `read`.
-    pub(super) fn judge(&self, read: &[usize]) -> Result<Judge> {
+    /// Ready to judge batches that hold the columns at `read` of a table with this schema.
+    pub(super) fn judge(&self, read: &[usize], schema: &SchemaRef) -> Result<Judge> {
         let place = |column| read.iter().position(|other| *other == column);
         let expr = moved(&self.0, place)?;
         let expr = expr.ok_or_else(|| internal_datafusion_err!("a scan does not read what its condition looks at"))?;
-        Ok(Judge {
-            expr,
-            columns: read.to_vec(),
-            unsure: AtomicBool::new(false),
-        })
-    }
-}
-
-/// A condition on the columns of batches.
-pub(super) struct Judge {
-    expr: Arc<dyn PhysicalExpr>,
-    /// Ordinals of the columns that batches have, in their order.
-    columns: Vec<usize>,
-    /// Set when the store could not judge all rows.
-    unsure: AtomicBool,
-}
-
-impl Judge {
-    /// Which rows stay. NULL counts as no.
-    pub(super) fn keep(&self, batch: &RecordBatch) -> Result<BooleanArray> {
-        let value = self.expr.evaluate(batch)?.into_array(batch.num_rows())?;
-        let keep = value.as_boolean_opt();
-        keep.cloned()
-            .ok_or_else(|| internal_datafusion_err!("a condition gives {}", value.data_type()))
-    }
-
-    /// Whether rows came through the store's hands that it could not judge.
-    pub(super) fn is_unsure(&self) -> bool {
-        self.unsure.load(Ordering::Relaxed)
-    }
-}
-
-impl RowFilter for Judge {
-    fn columns(&self) -> &[usize] {
-        &self.columns
-    }
-
-    /// Rows that no version shows any more are asked about too, and an error that only they cause is none: all rows pass
-    /// then, and those that are visible are judged once more.
-    fn keep(&self, batch: &RecordBatch) -> Result<BooleanArray, ArrowError> {
-        Ok(Self::keep(self, batch).unwrap_or_else(|_| {
-            self.unsure.store(true, Ordering::Relaxed);
-            BooleanArray::from(vec![true; batch.num_rows()])
-        }))
+        Ok(Judge::new(expr, read.to_vec(), schema))
     }
 }
 
@@ -208,7 +165,7 @@ impl PruningStatistics for Bounds<'_> {
 }
 
 /// The expression on columns at other places; `None` if one of them has no place.
-fn moved(
+pub(super) fn moved(
     expr: &Arc<dyn PhysicalExpr>,
     place: impl Fn(usize) -> Option<usize>,
 ) -> Result<Option<Arc<dyn PhysicalExpr>>> {

@@ -17,7 +17,8 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSe
 use futures::Stream;
 
 use super::exec::Source;
-use super::predicate::{Judge, Predicate, Pruner};
+use super::judge::Judge;
+use super::predicate::{Predicate, Pruner};
 use super::table::{CollectionTable, FOUND_ROWS_MAX};
 use crate::error::EngineError;
 
@@ -75,10 +76,11 @@ impl Reading {
                     .into_iter()
                     .filter(|column| !job.projection.contains(column));
                 read.extend(unread);
-                let store = Arc::new(predicate.judge(&predicate.columns())?);
-                below = Some((Arc::clone(&store), Pruner::new(predicate, job.table.row_schema())));
+                let table_schema = job.table.row_schema();
+                let store = Arc::new(predicate.judge(&predicate.columns(), table_schema)?);
+                below = Some((Arc::clone(&store), Pruner::new(predicate, table_schema)));
                 Some(Judging {
-                    judge: predicate.judge(&read)?,
+                    judge: predicate.judge(&read, table_schema)?,
                     below: store,
                     width: (0..job.projection.len()).collect(),
                     survivors: BatchCoalescer::new(Arc::clone(&schema), job.batch_rows)
