@@ -277,7 +277,8 @@ fn each(value: &ColumnarValue, apply: impl Fn(&ArrayRef) -> Result<ArrayRef>) ->
 }
 
 /// Halves go away from zero in a NUMERIC, and to the even neighbour in floating point.
-fn round(array: &ArrayRef) -> Result<ArrayRef> {
+/// Whole numbers: floating point ones to the even one in the middle, NUMERICs away from zero.
+pub(crate) fn round(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
         DataType::Float32 => Ok(Arc::new(
             array

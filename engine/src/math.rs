@@ -55,6 +55,16 @@ pub(crate) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     of_one.chain(of_two).map(|function| Arc::new(ScalarUDF::from(function)))
 }
 
+/// `round` of one number, in the middle to the even one.
+pub(crate) fn round() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(NumberFunction {
+        name: "round",
+        kind: Kind::OfOne(|x| Some(x.round_ties_even())),
+        aliases: Vec::new(),
+        signature: Signature::user_defined(Volatility::Immutable),
+    }))
+}
+
 type OfTwo = fn(f64, f64) -> Option<f64>;
 
 const OF_TWO: [(&str, Option<&str>, OfTwo); 2] = [

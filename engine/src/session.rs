@@ -47,6 +47,9 @@ pub(crate) fn template(config: &EngineConfig) -> Result<SessionState> {
         .with_analyzer_rule(Arc::new(CheckedIntegers))
         .with_optimizer_rules(optimizer_rules())
         .build();
+    for function in crate::pg::overload::functions(&state)? {
+        state.register_udf(function)?;
+    }
     for function in crate::pg::functions() {
         state.register_udf(function)?;
     }

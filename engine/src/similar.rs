@@ -113,7 +113,10 @@ fn regex(pattern: &str, escape: &str) -> Result<String, EngineError> {
             let Some(escaped) = characters.next() else {
                 return Err(EngineError::bad_value("a pattern ends with its escape character"));
             };
-            push_literal(&mut regex, escaped);
+            // `#"` with the escape character # marks a part for SUBSTRING, and matches nothing.
+            if escaped != '"' {
+                push_literal(&mut regex, escaped);
+            }
             continue;
         }
         match character {
@@ -155,6 +158,7 @@ mod tests {
         assert_eq!(regex("a%_b"), "(?s)^(?:a.*.b)$");
         assert_eq!(regex("(a|b)+"), "(?s)^(?:(?:a|b)+)$");
         assert_eq!(regex("a.c"), "(?s)^(?:a\\.c)$");
+        assert_eq!(regex("a\\\"b%\\\"c"), "(?s)^(?:ab.*c)$");
         assert_eq!(regex("[%_]\\%"), "(?s)^(?:[%_]\\%)$");
     }
 }

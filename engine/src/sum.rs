@@ -1,14 +1,18 @@
-//! `sum` over integers that fails when the total leaves BIGINT; DataFusion's own goes round.
+//! `sum` that fails when the total leaves its type; DataFusion's own goes round.
 //!
-//! Totals are kept in 128 bits, so their order does not matter: only what is handed on must fit 64. (Where partitions
-//! hand on partial totals, each of those must fit too.) Every other type is DataFusion's `sum`.
+//! Totals are kept in 128 bits. Those of integers never leave that, so their order does not matter: only what is handed on must
+//! fit BIGINT. (Where partitions hand on partial totals, each of those must fit too.) A total of NUMERICs that has left it is lost
+//! for good. Every other type is DataFusion's `sum`.
 
 use std::collections::HashSet;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::marker::PhantomData;
 use std::mem::size_of_val;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray as _, BooleanArray, Int64Array, Int64Builder};
-use arrow::datatypes::{DataType, FieldRef, Int64Type};
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray as _, BooleanArray, PrimitiveArray, PrimitiveBuilder};
+use arrow::datatypes::{DataType, Decimal128Type, FieldRef, Int64Type};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -19,29 +23,62 @@ use datafusion::logical_expr::{
 
 use crate::error::EngineError;
 
-/// `sum` with checked integers.
+/// `sum` with checked integers and NUMERICs.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct CheckedSum {
     inner: Sum,
 }
 
-fn is_integer(args: &AccumulatorArgs<'_>) -> bool {
-    *args.return_field.data_type() == DataType::Int64
+/// A type whose totals are checked.
+trait Summed: ArrowPrimitiveType<Native: Into<i128> + Hash + Eq> + Debug + Send + Sync {
+    /// The total as a value of the type, if it is one.
+    fn fit(total: i128) -> Option<Self::Native>;
 }
 
-fn fits(total: i128) -> Result<i64> {
-    i64::try_from(total).map_err(|_| {
+impl Summed for Int64Type {
+    fn fit(total: i128) -> Option<i64> {
+        i64::try_from(total).ok()
+    }
+}
+
+impl Summed for Decimal128Type {
+    fn fit(total: i128) -> Option<i128> {
+        (total.unsigned_abs() < 10_u128.pow(38)).then_some(total)
+    }
+}
+
+fn fits<T: Summed>(total: i128) -> Result<T::Native> {
+    T::fit(total).ok_or_else(|| {
+        let name = if T::DATA_TYPE == DataType::Int64 {
+            "BIGINT"
+        } else {
+            "NUMERIC"
+        };
         EngineError::Overflow {
-            message: format!("sum {total} is out of range for BIGINT"),
+            message: format!("the sum is out of range for {name}"),
         }
         .into()
     })
 }
 
-fn total(values: &Int64Array) -> i128 {
+/// Stands for a total that has left 128 bits.
+const LOST: i128 = i128::MAX;
+
+fn add(total: &mut i128, value: i128) {
+    let (sum, overflows) = total.overflowing_add(value);
+    *total = if overflows || *total == LOST { LOST } else { sum };
+}
+
+fn add_all<T: Summed>(total: &mut i128, values: &PrimitiveArray<T>, sign: i128) {
     match values.null_count() {
-        0 => values.values().iter().map(|value| i128::from(*value)).sum(),
-        _ => values.iter().flatten().map(i128::from).sum(),
+        0 => values
+            .values()
+            .iter()
+            .for_each(|value| add(total, sign * (*value).into())),
+        _ => values
+            .iter()
+            .flatten()
+            .for_each(|value| add(total, sign * value.into())),
     }
 }
 
@@ -59,18 +96,25 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        match (is_integer(&args), args.is_distinct) {
-            (true, false) => Ok(Box::new(Total::default())),
-            (true, true) => Ok(Box::new(DistinctTotal::default())),
-            (false, _) => self.inner.accumulator(args),
+        let data_type = args.return_field.data_type().clone();
+        match (&data_type, args.is_distinct) {
+            (DataType::Int64, false) => Ok(Box::new(Total::<Int64Type>::new(data_type))),
+            (DataType::Int64, true) => Ok(Box::new(DistinctTotal::<Int64Type>::new(data_type))),
+            (DataType::Decimal128(..), false) => Ok(Box::new(Total::<Decimal128Type>::new(data_type))),
+            (DataType::Decimal128(..), true) => Ok(Box::new(DistinctTotal::<Decimal128Type>::new(data_type))),
+            _ => self.inner.accumulator(args),
         }
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        if is_integer(&args) && !args.is_distinct {
-            Ok(Box::new(Total::default()))
-        } else {
-            self.inner.create_sliding_accumulator(args)
+        if args.is_distinct {
+            return self.inner.create_sliding_accumulator(args);
+        }
+        let data_type = args.return_field.data_type().clone();
+        match data_type {
+            DataType::Int64 => Ok(Box::new(Total::<Int64Type>::new(data_type))),
+            DataType::Decimal128(..) => Ok(Box::new(Total::<Decimal128Type>::new(data_type))),
+            _ => self.inner.create_sliding_accumulator(args),
         }
     }
 
@@ -83,10 +127,11 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        if is_integer(&args) {
-            Ok(Box::new(GroupTotals::default()))
-        } else {
-            self.inner.create_groups_accumulator(args)
+        let data_type = args.return_field.data_type().clone();
+        match data_type {
+            DataType::Int64 => Ok(Box::new(GroupTotals::<Int64Type>::new(data_type))),
+            DataType::Decimal128(..) => Ok(Box::new(GroupTotals::<Decimal128Type>::new(data_type))),
+            _ => self.inner.create_groups_accumulator(args),
         }
     }
 
@@ -104,23 +149,36 @@ impl AggregateUDFImpl for CheckedSum {
 }
 
 /// One total, from which rows may leave again (window frames).
-#[derive(Debug, Default)]
-struct Total {
+#[derive(Debug)]
+struct Total<T> {
     sum: i128,
     count: u64,
+    data_type: DataType,
+    kind: PhantomData<T>,
 }
 
-impl Accumulator for Total {
+impl<T> Total<T> {
+    fn new(data_type: DataType) -> Self {
+        Self {
+            sum: 0,
+            count: 0,
+            data_type,
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<T: Summed> Accumulator for Total<T> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let values = values[0].as_primitive::<Int64Type>();
-        self.sum += total(values);
+        let values = values[0].as_primitive::<T>();
+        add_all(&mut self.sum, values, 1);
         self.count += (values.len() - values.null_count()) as u64;
         Ok(())
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let values = values[0].as_primitive::<Int64Type>();
-        self.sum -= total(values);
+        let values = values[0].as_primitive::<T>();
+        add_all(&mut self.sum, values, -1);
         self.count -= (values.len() - values.null_count()) as u64;
         Ok(())
     }
@@ -138,10 +196,11 @@ impl Accumulator for Total {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(ScalarValue::Int64(match self.count {
+        let total = match self.count {
             0 => None,
-            _ => Some(fits(self.sum)?),
-        }))
+            _ => Some(fits::<T>(self.sum)?),
+        };
+        ScalarValue::new_primitive::<T>(total, &self.data_type)
     }
 
     fn size(&self) -> usize {
@@ -150,15 +209,24 @@ impl Accumulator for Total {
 }
 
 /// The total of the distinct values.
-#[derive(Debug, Default)]
-struct DistinctTotal {
-    values: HashSet<i64>,
+#[derive(Debug)]
+struct DistinctTotal<T: ArrowPrimitiveType> {
+    values: HashSet<T::Native>,
+    data_type: DataType,
 }
 
-impl Accumulator for DistinctTotal {
+impl<T: ArrowPrimitiveType> DistinctTotal<T> {
+    fn new(data_type: DataType) -> Self {
+        Self {
+            values: HashSet::new(),
+            data_type,
+        }
+    }
+}
+
+impl<T: Summed> Accumulator for DistinctTotal<T> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.values
-            .extend(values[0].as_primitive::<Int64Type>().iter().flatten());
+        self.values.extend(values[0].as_primitive::<T>().iter().flatten());
         Ok(())
     }
 
@@ -170,38 +238,53 @@ impl Accumulator for DistinctTotal {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let values: Vec<ScalarValue> = self
-            .values
-            .iter()
-            .map(|value| ScalarValue::Int64(Some(*value)))
-            .collect();
+        let scalar = |value: &T::Native| ScalarValue::new_primitive::<T>(Some(*value), &self.data_type);
+        let values: Vec<ScalarValue> = self.values.iter().map(scalar).collect::<Result<_>>()?;
         Ok(vec![ScalarValue::List(ScalarValue::new_list_nullable(
             &values,
-            &DataType::Int64,
+            &self.data_type,
         ))])
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(ScalarValue::Int64(if self.values.is_empty() {
+        let mut sum = 0;
+        for value in &self.values {
+            add(&mut sum, (*value).into());
+        }
+        let total = if self.values.is_empty() {
             None
         } else {
-            Some(fits(self.values.iter().map(|value| i128::from(*value)).sum())?)
-        }))
+            Some(fits::<T>(sum)?)
+        };
+        ScalarValue::new_primitive::<T>(total, &self.data_type)
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + self.values.capacity() * size_of::<i64>()
+        size_of_val(self) + self.values.capacity() * size_of::<T::Native>()
     }
 }
 
 /// One total per group.
-#[derive(Debug, Default)]
-struct GroupTotals {
+#[derive(Debug)]
+struct GroupTotals<T> {
     sums: Vec<i128>,
     seen: Vec<bool>,
+    data_type: DataType,
+    kind: PhantomData<T>,
 }
 
-impl GroupsAccumulator for GroupTotals {
+impl<T> GroupTotals<T> {
+    fn new(data_type: DataType) -> Self {
+        Self {
+            sums: Vec::new(),
+            seen: Vec::new(),
+            data_type,
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<T: Summed> GroupsAccumulator for GroupTotals<T> {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -211,11 +294,18 @@ impl GroupsAccumulator for GroupTotals {
     ) -> Result<()> {
         self.sums.resize(total_num_groups, 0);
         self.seen.resize(total_num_groups, false);
-        let values = values[0].as_primitive::<Int64Type>();
+        let values = values[0].as_primitive::<T>();
+        if opt_filter.is_none() && values.null_count() == 0 {
+            for (value, group) in values.values().iter().zip(group_indices) {
+                add(&mut self.sums[*group], (*value).into());
+                self.seen[*group] = true;
+            }
+            return Ok(());
+        }
         let counts = |row: usize| opt_filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
         for (row, group) in group_indices.iter().enumerate() {
             if values.is_valid(row) && counts(row) {
-                self.sums[*group] += i128::from(values.value(row));
+                add(&mut self.sums[*group], values.value(row).into());
                 self.seen[*group] = true;
             }
         }
@@ -229,9 +319,9 @@ impl GroupsAccumulator for GroupTotals {
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let sums = emit_to.take_needed(&mut self.sums);
         let seen = emit_to.take_needed(&mut self.seen);
-        let mut totals = Int64Builder::with_capacity(sums.len());
+        let mut totals = PrimitiveBuilder::<T>::with_capacity(sums.len()).with_data_type(self.data_type.clone());
         for (sum, seen) in sums.into_iter().zip(seen) {
-            totals.append_option(if seen { Some(fits(sum)?) } else { None });
+            totals.append_option(if seen { Some(fits::<T>(sum)?) } else { None });
         }
         Ok(Arc::new(totals.finish()))
     }
@@ -241,16 +331,19 @@ impl GroupsAccumulator for GroupTotals {
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], opt_filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        let values = values[0].as_primitive::<Int64Type>();
+        let values = values[0]
+            .as_primitive::<T>()
+            .clone()
+            .with_data_type(self.data_type.clone());
         let Some(filter) = opt_filter else {
-            return Ok(vec![Arc::new(values.clone())]);
+            return Ok(vec![Arc::new(values)]);
         };
-        let kept: Int64Array = values
+        let kept: PrimitiveArray<T> = values
             .iter()
             .zip(filter.iter())
             .map(|(value, counts)| value.filter(|_| counts == Some(true)))
             .collect();
-        Ok(vec![Arc::new(kept)])
+        Ok(vec![Arc::new(kept.with_data_type(self.data_type.clone()))])
     }
 
     fn size(&self) -> usize {

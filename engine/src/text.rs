@@ -410,7 +410,8 @@ fn parse_bytes(text: &str) -> Option<Vec<u8>> {
     Some(pieces.collect::<Option<Vec<_>>>()?.concat())
 }
 
-fn parse_hex(hex: &str) -> Option<Vec<u8>> {
+/// Pairs of digits, between which blanks may stand.
+pub(crate) fn parse_hex(hex: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let byte = |pair: &[u8]| match pair {
@@ -420,7 +421,8 @@ fn parse_hex(hex: &str) -> Option<Vec<u8>> {
     digits.chunks(2).map(byte).collect()
 }
 
-fn parse_escaped_bytes(text: &str) -> Option<Vec<u8>> {
+/// The older form of bytes: `\101` is a byte, `\\` a backslash.
+pub(crate) fn parse_escaped_bytes(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {

@@ -18,6 +18,7 @@ pub mod span;
 mod sql;
 mod statement;
 mod tails;
+mod trim;
 mod types;
 
 pub use error::ParseError;

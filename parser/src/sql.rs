@@ -13,6 +13,7 @@ use crate::lex::{Lexeme, NESTING_MAX, Words};
 use crate::merge;
 use crate::sequences;
 use crate::tails;
+use crate::trim;
 
 /// How deep sqlparser may recurse. A level of brackets takes up to four of its steps; beyond brackets this bounds NOT,
 /// CASE and joins inside each other.
@@ -49,7 +50,7 @@ pub(crate) fn word(text: &str) -> Token {
 }
 
 fn statement_from(words: &Words<'_>, tokens: Vec<TokenWithSpan>) -> Result<ast::Statement, ParseError> {
-    let tokens = sequences::options_in_order(merge::readable(tokens));
+    let tokens = sequences::options_in_order(trim::readable(merge::readable(tokens)));
     let dialect = BoundedDialect::new(STEPS_MIN + STEPS_PER_WORD * tokens.len());
     let mut parser = Parser::new(&dialect)
         .with_recursion_limit(RECURSION_MAX)

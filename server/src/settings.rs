@@ -73,6 +73,9 @@ impl Settings {
         if name == "transaction_isolation" {
             return Ok("repeatable read".to_owned());
         }
+        if name == "timezone" {
+            return Ok("UTC".to_owned());
+        }
         self.value(&name).ok_or_else(|| unknown(&name))
     }
 
@@ -96,6 +99,7 @@ impl Settings {
                 };
             }
             "statement_timeout" => self.statement_timeout = bound(name, value)?,
+            "timezone" => utc(value)?,
             _ => return Err(unknown(name)),
         }
         Ok(())
@@ -103,6 +107,9 @@ impl Settings {
 
     /// Puts one setting back to its default.
     pub(crate) fn reset(&mut self, name: &str) -> Result<(), ErrorBody> {
+        if name.eq_ignore_ascii_case("timezone") {
+            return Ok(());
+        }
         let default = Self::default()
             .value(&name.to_lowercase())
             .ok_or_else(|| unknown(name))?;
@@ -120,6 +127,30 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// Moments are read and printed in UTC, which is what this setting can say.
+fn utc(value: &str) -> Result<(), ErrorBody> {
+    let names = [
+        "utc",
+        "gmt",
+        "z",
+        "zulu",
+        "etc/utc",
+        "universal",
+        "0",
+        "+0",
+        "+00",
+        "+00:00",
+    ];
+    if names.contains(&value.to_lowercase().as_str()) {
+        return Ok(());
+    }
+    Err(ErrorBody::new(
+        ErrorCode::BadParameter,
+        format!("timezone is UTC here, and `{value}` is another one"),
+    )
+    .with_help("AT TIME ZONE shows a moment by the clocks of any zone"))
 }
 
 /// A span above zero, or nothing for empty text.

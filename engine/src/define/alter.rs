@@ -115,6 +115,9 @@ pub(crate) async fn create_index(env: &Env, index: &ast::CreateIndex) -> Result<
     }
     let mut work = Work::new(env, old);
     let columns = index_ordinals(&work.def, &index.columns)?;
+    for included in &index.include {
+        work.ordinal(included)?;
+    }
     let kind = if index.unique {
         KeyKind::UniqueIndex
     } else {

@@ -1,14 +1,18 @@
 //! Functions of arrays that DataFusion has under other names, or not.
 
-use arrow::array::{Array as _, AsArray as _};
+use std::collections::HashSet;
+
+use arrow::array::{Array, AsArray as _};
+use arrow::compute::concat;
 use arrow::datatypes::DataType;
-use candor_storage::ColumnType;
+use candor_storage::{ColumnType, ElementType};
 use datafusion::common::ScalarValue;
 
-use super::function::Kind::{Int, List};
+use super::function::Kind::{Bool, Int, List};
 use super::function::{Gives, Spec, int, of_text};
 use crate::error::EngineError;
 
+const BOOL: Gives = Gives::Type(ColumnType::Bool);
 const INT4: Gives = Gives::Type(ColumnType::Int32);
 
 pub(super) static FUNCTIONS: &[Spec] = &[
@@ -21,6 +25,12 @@ pub(super) static FUNCTIONS: &[Spec] = &[
     }),
     Spec::new("array_lower", &[&[List, Int]], INT4, |args| {
         Ok(lengths(&args[0], int(&args[1])).map_or(ScalarValue::Null, |_| of_count(1)))
+    }),
+    Spec::new("array_holds_null", &[&[List]], BOOL, |args| {
+        let ScalarValue::List(list) = &args[0] else {
+            return Ok(ScalarValue::Null);
+        };
+        Ok(ScalarValue::Boolean(Some(list.value(0).null_count() > 0)))
     }),
     Spec::new("array_ndims", &[&[List]], INT4, |args| {
         let dimensions = dimensions(&args[0]);
@@ -46,6 +56,26 @@ pub(super) static FUNCTIONS: &[Spec] = &[
         let bounds: Vec<String> = dimensions.iter().map(|count| format!("[1:{count}]")).collect();
         Ok(of_text(bounds.concat()))
     }),
+    Spec::new(
+        "array_subscripts",
+        &[&[List, Int], &[List, Int, Bool]],
+        Gives::Type(ColumnType::Array {
+            element: ElementType::Int32,
+            depth: 1,
+        }),
+        |args| {
+            let length = lengths(&args[0], int(&args[1])).unwrap_or(0);
+            let mut places: Vec<ScalarValue> = (1..=length).map(of_count).collect();
+            if matches!(args.get(2), Some(ScalarValue::Boolean(Some(true)))) {
+                places.reverse();
+            }
+            Ok(ScalarValue::List(ScalarValue::new_list(
+                &places,
+                &DataType::Int32,
+                true,
+            )))
+        },
+    ),
     Spec::new("trim_array", &[&[List, Int]], Gives::First, |args| {
         let ScalarValue::List(list) = &args[0] else {
             return Ok(ScalarValue::Null);
@@ -66,6 +96,45 @@ pub(super) static FUNCTIONS: &[Spec] = &[
         Ok(ScalarValue::List(ScalarValue::new_list(&kept, &item, true)))
     }),
 ];
+
+/// Whether each element of the second array is one of the first; NULL is none.
+pub(super) static CONTAINS: Spec = Spec::new("array_contains_all", &[&[List, List]], BOOL, |args| {
+    let held = elements(&args[0])?;
+    let all = elements(&args[1])?
+        .iter()
+        .all(|value| !value.is_null() && held.contains(value));
+    Ok(ScalarValue::Boolean(Some(all)))
+});
+
+/// Whether the arrays have an element in common; NULL is none.
+pub(super) static OVERLAPS: Spec = Spec::new("array_overlaps", &[&[List, List]], BOOL, |args| {
+    let held = elements(&args[0])?;
+    let any = elements(&args[1])?
+        .iter()
+        .any(|value| !value.is_null() && held.contains(value));
+    Ok(ScalarValue::Boolean(Some(any)))
+});
+
+/// The elements of all dimensions.
+fn elements(list: &ScalarValue) -> Result<HashSet<ScalarValue>, EngineError> {
+    let mut values = match list {
+        ScalarValue::List(list) => list.value(0),
+        _ => return Ok(HashSet::new()),
+    };
+    while matches!(values.data_type(), DataType::List(_)) {
+        let inner = values.as_list::<i32>();
+        let parts: Vec<_> = inner.iter().flatten().collect();
+        let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+        if parts.is_empty() {
+            return Ok(HashSet::new());
+        }
+        values = concat(&parts)?;
+    }
+    let scalars = (0..values.len()).map(|at| ScalarValue::try_from_array(&values, at));
+    scalars
+        .collect::<Result<_, _>>()
+        .map_err(|error| EngineError::internal(error.to_string()))
+}
 
 const fn of_count(count: usize) -> ScalarValue {
     ScalarValue::Int32(Some(count as i32))

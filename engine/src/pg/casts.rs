@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
 };
 
 use super::enums::{self, Labels, labels_in};
+use crate::arithmetic::round;
 use crate::error::EngineError;
 use crate::text::{TextColumn, TextWriter};
 
@@ -222,6 +223,10 @@ fn cast(array: &ArrayRef, ty: ColumnType) -> Result<ArrayRef, EngineError> {
         _ if ty.arrow() == DataType::Utf8View => {
             let writer = TextWriter::new(array.as_ref())?;
             from_texts((0..array.len()).map(|row| writer.value(row)), ty)
+        }
+        DataType::Float32 | DataType::Float64 | DataType::Decimal128(..) if ty.arrow().is_integer() => {
+            let whole = round(array).map_err(|error| EngineError::internal(error.to_string()))?;
+            Ok(cast_with_options(&whole, &ty.arrow(), &STRICT)?)
         }
         _ => Ok(cast_with_options(array, &ty.arrow(), &STRICT)?),
     }

@@ -39,6 +39,8 @@ pub(super) enum Gives {
     Type(ColumnType),
     /// The type of the first argument.
     First,
+    /// The type of the second argument.
+    OfSecond,
     /// TIMESTAMPTZ of a TIMESTAMP as second argument, and the other way round.
     Second,
 }
@@ -164,6 +166,7 @@ impl ScalarUDFImpl for RowFunction {
         match (self.spec.0.gives, args.first()) {
             (Gives::Type(ty), _) => Ok(ty.arrow()),
             (Gives::First, Some(first)) => Ok(first.clone()),
+            (Gives::OfSecond, _) if args.len() > 1 => Ok(args[1].clone()),
             (Gives::Second, _) => match args.get(1) {
                 Some(DataType::Timestamp(_, None)) => Ok(ColumnType::TimestampTz.arrow()),
                 _ => Ok(ColumnType::Timestamp.arrow()),

@@ -15,6 +15,8 @@ mod json_build;
 mod literal;
 mod number;
 pub(crate) mod operators;
+pub(crate) mod overload;
+mod regex;
 pub(crate) mod rewrite;
 mod series;
 mod strings;
@@ -36,6 +38,7 @@ pub(crate) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
         json::FUNCTIONS,
         array::FUNCTIONS,
         bytes::FUNCTIONS,
+        regex::FUNCTIONS,
     ];
     specs
         .into_iter()

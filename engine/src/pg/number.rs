@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 };
 use sqlparser::ast::BinaryOperator as Op;
 
-use super::function::Kind::{Float, Int, Numeric};
+use super::function::Kind::{Bytes, Float, Int, Numeric};
 use super::function::{Gives, Spec, float, int};
 use super::literal::cast_to;
 use crate::error::EngineError;
@@ -60,9 +60,18 @@ pub(super) static FUNCTIONS: &[Spec] = &[
         Ok(ScalarValue::Int32(i32::try_from((at + 1).clamp(0, count + 1)).ok()))
     }),
     Spec::new("trim_scale", &[&[Numeric]], Gives::First, |args| Ok(args[0].clone())),
-    Spec::new("bit_count", &[&[Int]], Gives::Type(ColumnType::Int64), |args| {
-        Ok(ScalarValue::Int64(Some(i64::from(int(&args[0]).count_ones()))))
-    }),
+    Spec::new(
+        "bit_count",
+        &[&[Int], &[Bytes]],
+        Gives::Type(ColumnType::Int64),
+        |args| match &args[0] {
+            ScalarValue::BinaryView(Some(bytes)) => {
+                let ones: i64 = bytes.iter().map(|byte| i64::from(byte.count_ones())).sum();
+                Ok(ScalarValue::Int64(Some(ones)))
+            }
+            number => Ok(ScalarValue::Int64(Some(i64::from(int(number).count_ones())))),
+        },
+    ),
     Spec::new("sign", &[&[Float]], Gives::Type(ColumnType::Float64), |args| {
         let value = float(&args[0]);
         Ok(of_float(if value == 0.0 || value.is_nan() {

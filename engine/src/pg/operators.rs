@@ -12,7 +12,7 @@ use sqlparser::ast::BinaryOperator as Op;
 
 use super::function::{Spec, call};
 use super::literal::{Side, cast_to, constant_date, narrowed, small_integer, typed, unknown_text};
-use super::{bytes, casts, enums, json, number, time};
+use super::{array, bytes, casts, enums, json, number, overload, time};
 
 /// Chooses operators.
 #[derive(Debug)]
@@ -84,6 +84,13 @@ impl ExprPlanner for Operators {
         } else {
             Ok(PlannerResult::Original(args))
         }
+    }
+
+    fn plan_substring(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(match overload::substring() {
+            Some(substring) => PlannerResult::Planned(substring.call(args)),
+            None => PlannerResult::Original(args),
+        })
     }
 
     /// Subscripts: arrays start at 1, and outside of them is NULL.
@@ -316,9 +323,12 @@ impl Choice<'_> {
             return Ok(Planned::Left(left, right));
         }
         Ok(Planned::Done(match op {
-            Op::AtArrow => array_has_all(left, right),
-            Op::ArrowAt => array_has_all(right, left),
-            _ => array_has_any(left, right),
+            Op::AtArrow if has_no_nulls(&right) => array_has_all(left, right),
+            Op::AtArrow => call(&array::CONTAINS, vec![left, right]),
+            Op::ArrowAt if has_no_nulls(&left) => array_has_all(right, left),
+            Op::ArrowAt => call(&array::CONTAINS, vec![right, left]),
+            _ if has_no_nulls(&left) || has_no_nulls(&right) => array_has_any(left, right),
+            _ => call(&array::OVERLAPS, vec![left, right]),
         }))
     }
 
@@ -426,6 +436,17 @@ impl Choice<'_> {
     }
 }
 
+/// Whether an array is written out without a NULL: to DataFusion, NULLs are equal here.
+fn has_no_nulls(list: &Expr) -> bool {
+    let is_value = |item: &Expr| matches!(item, Expr::Literal(value, _) if !value.is_null());
+    match list {
+        Expr::ScalarFunction(function) => function.name() == "make_array" && function.args.iter().all(is_value),
+        Expr::Literal(ScalarValue::List(list), _) => list.values().null_count() == 0,
+        Expr::Cast(cast) => has_no_nulls(&cast.expr),
+        _ => false,
+    }
+}
+
 /// The type that a literal takes next to a value in arithmetic.
 fn counterpart(op: &Op, ty: ColumnType, is_right: bool) -> ColumnType {
     match (op, ty) {
@@ -443,6 +464,9 @@ fn of_types(op: &Op, left: Expr, right: Expr, a: ColumnType, b: ColumnType) -> R
     use ColumnType as T;
     let done = |spec, args| Ok(Planned::Done(call(spec, args)));
     match (op, a, b) {
+        // REAL is computed with REAL alone.
+        (_, T::Float32, b) if is_integer(b) => Ok(Planned::Left(cast_to(left, T::Float64), right)),
+        (_, a, T::Float32) if is_integer(a) => Ok(Planned::Left(left, cast_to(right, T::Float64))),
         (_, a, b) if is_integer(a) && is_integer(b) => {
             let (l, r) = (small_integer(&left), small_integer(&right));
             Ok(match (l, r) {

@@ -87,7 +87,7 @@ pub(crate) fn expression(expr: &mut ast::Expr) {
             compare_op,
             right,
             ..
-        } => of_list(left, compare_op, right, &BinaryOperator::Or),
+        } => of_list(left, compare_op, right, &BinaryOperator::Or).or_else(|| any_or_null(left, compare_op, right)),
         ast::Expr::AllOp {
             left,
             compare_op,
@@ -343,6 +343,9 @@ fn list_function(name: &str) -> Option<&'static str> {
         "json_object_keys" => "json_key_list",
         "jsonb_object_keys" => "jsonb_key_list",
         "string_to_table" => "string_to_array",
+        "generate_subscripts" => "array_subscripts",
+        "regexp_matches" => "regexp_match_list",
+        "regexp_split_to_table" => "regexp_split_to_array",
         _ => return None,
     })
 }
@@ -375,8 +378,40 @@ fn of_function(function: &ast::Function) -> Option<ast::Expr> {
             let today = call("current_date", Vec::new());
             Some(call("age", [vec![arg(today)], args.args.clone()].concat()))
         }
+        ("date_trunc", 2) if !has_plain_unit(function) => {
+            let ast::FunctionArguments::List(args) = &function.args else {
+                return None;
+            };
+            Some(call("date_trunc_any", args.args.clone()))
+        }
         ("transaction_timestamp" | "statement_timestamp", 0) => Some(call("now", Vec::new())),
         _ => None,
+    }
+}
+
+/// Whether the first argument is one of the units that DataFusion cuts off.
+fn has_plain_unit(function: &ast::Function) -> bool {
+    const PLAIN: [&str; 10] = [
+        "microsecond",
+        "millisecond",
+        "second",
+        "minute",
+        "hour",
+        "day",
+        "week",
+        "month",
+        "quarter",
+        "year",
+    ];
+    let ast::FunctionArguments::List(list) = &function.args else {
+        return true;
+    };
+    match list.args.first() {
+        Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Value(value)))) => match &value.value {
+            ast::Value::SingleQuotedString(unit) => PLAIN.contains(&unit.to_ascii_lowercase().as_str()),
+            _ => true,
+        },
+        _ => false,
     }
 }
 
@@ -396,6 +431,47 @@ fn aggregated(function: &ast::Function, each: &str, all: &str) -> ast::Expr {
         list.args = vec![arg(call(each, values))];
     }
     call(all, vec![arg(ast::Expr::Function(inner))])
+}
+
+/// `x = ANY (list)` is NULL where no element is equal and one is NULL; DataFusion says it is false.
+fn any_or_null(left: &ast::Expr, op: &BinaryOperator, list: &ast::Expr) -> Option<ast::Expr> {
+    if matches!(list, ast::Expr::Subquery(_)) || is_list_of_values(list) {
+        return None;
+    }
+    let any = ast::Expr::AnyOp {
+        left: Box::new(left.clone()),
+        compare_op: op.clone(),
+        right: Box::new(list.clone()),
+        is_some: false,
+    };
+    let truth = |value: bool| ast::Expr::Value(ast::Value::Boolean(value).into());
+    let when = |condition: ast::Expr, result: bool| ast::CaseWhen {
+        condition,
+        result: truth(result),
+    };
+    let without_null = ast::Expr::UnaryOp {
+        op: ast::UnaryOperator::Not,
+        expr: Box::new(call("array_holds_null", vec![arg(list.clone())])),
+    };
+    Some(ast::Expr::Case {
+        case_token: ast::helpers::attached_token::AttachedToken::empty(),
+        end_token: ast::helpers::attached_token::AttachedToken::empty(),
+        operand: None,
+        conditions: vec![when(any, true), when(without_null, false)],
+        else_result: None,
+    })
+}
+
+/// An array that is written out, of values that are not NULL.
+fn is_list_of_values(list: &ast::Expr) -> bool {
+    match list {
+        ast::Expr::Array(array) => array.elem.iter().all(|element| match element {
+            ast::Expr::Value(value) => value.value != ast::Value::Null,
+            _ => false,
+        }),
+        ast::Expr::Nested(inner) | ast::Expr::Cast { expr: inner, .. } => is_list_of_values(inner),
+        _ => false,
+    }
 }
 
 /// `x = ANY ('{1,2}')` is `x = '1' OR x = '2'`: literals without a type, which take that of `x`.

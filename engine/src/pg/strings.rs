@@ -73,6 +73,32 @@ pub(super) static FUNCTIONS: &[Spec] = &[
     ),
 ];
 
+/// What DataFusion has too, with BOOLEANs as letters.
+pub(super) static OVERLOADS: &[Spec] = &[
+    Spec::new("concat", &[&[Any]], TEXT, |args| {
+        Ok(of_text(args.iter().filter_map(as_part).collect::<String>()))
+    })
+    .variadic()
+    .seeing_null(),
+    Spec::new("concat_ws", &[&[Text, Any]], TEXT, |args| {
+        if args[0].is_null() {
+            return Ok(ScalarValue::Null);
+        }
+        let parts: Vec<String> = args[1..].iter().filter_map(as_part).collect();
+        Ok(of_text(parts.join(text(&args[0]))))
+    })
+    .variadic()
+    .seeing_null(),
+];
+
+/// A value as PostgreSQL prints it, a BOOLEAN as `t` or `f`.
+fn as_part(value: &ScalarValue) -> Option<String> {
+    match value {
+        ScalarValue::Boolean(Some(flag)) => Some(if *flag { "t" } else { "f" }.to_owned()),
+        value => shown(value),
+    }
+}
+
 /// A pattern of LIKE with the escape character `escape`, written with a backslash; an empty one escapes nothing.
 fn like_escape(pattern: &str, escape: &str) -> Result<String, EngineError> {
     let mut characters = escape.chars();

@@ -119,10 +119,30 @@ pub(super) static FUNCTIONS: &[Spec] = &[
     ),
     Spec::new(
         "make_timestamptz",
-        &[&[Int, Int, Int, Int, Int, Float]],
+        &[
+            &[Int, Int, Int, Int, Int, Float],
+            &[Int, Int, Int, Int, Int, Float, Text],
+        ],
         TIMESTAMPTZ,
-        make_timestamp,
+        |args| match (make_timestamp(args)?, args.get(6)) {
+            (ScalarValue::TimestampMicrosecond(Some(local), _), Some(zone)) => {
+                let name = text(zone).trim();
+                let zone = Zone::parse(name).ok_or_else(|| no_zone(name))?;
+                of_micros(local.checked_sub(zone.offset_at_local(local) * MICROS_PER_SECOND))
+            }
+            (moment, _) => Ok(moment),
+        },
     ),
+    // `date_trunc` where the unit is a value of the row, or one that DataFusion does not cut off.
+    Spec::new(
+        "date_trunc_any",
+        &[&[Text, Interval], &[Text, Timestamp], &[Text, TimestampTz]],
+        Gives::OfSecond,
+        date_trunc,
+    ),
+    Spec::new("make_date", &[&[Int, Int, Int]], DATE, |args| {
+        of_days(days_of(&args[0], &args[1], &args[2])).map_err(|_| no_such_moment())
+    }),
     Spec::new("make_time", &[&[Int, Int, Float]], TIME, |args| {
         let (hours, minutes, seconds) = (int(&args[0]), int(&args[1]), float(&args[2]));
         if !(0..24).contains(&hours) || !(0..60).contains(&minutes) || !(0.0..60.0).contains(&seconds) {
@@ -249,6 +269,103 @@ pub(super) static FUNCTIONS: &[Spec] = &[
     .volatile(),
 ];
 
+/// `date_trunc` of an interval, and of a moment by the clocks of a zone; DataFusion has the others.
+pub(super) static DATE_TRUNC: Spec = Spec::new(
+    "date_trunc",
+    &[&[Text, Interval], &[Text, TimestampTz, Text]],
+    Gives::OfSecond,
+    date_trunc,
+);
+
+fn no_unit(unit: &str) -> EngineError {
+    EngineError::bad_value(format!("`{unit}` is not a part of a time"))
+}
+
+fn date_trunc(args: &[ScalarValue]) -> Answer {
+    let unit = text(&args[0]).to_ascii_lowercase();
+    if let ScalarValue::IntervalMonthDayNano(_) = &args[1] {
+        return truncated_interval(&unit, interval(&args[1]));
+    }
+    let moment = micros(&args[1]);
+    let Some(zone) = args.get(2) else {
+        return truncated(&unit, moment).map(|(start, _)| of_any_micros(start));
+    };
+    let zone = zone_of(zone)?;
+    let offset = zone.offset_at(moment) * MICROS_PER_SECOND;
+    let local = moment.checked_add(offset).ok_or_else(out_of_range)?;
+    let (start, is_of_days) = truncated(&unit, local)?;
+    let offset = if is_of_days {
+        zone.offset_at_local(start) * MICROS_PER_SECOND
+    } else {
+        offset
+    };
+    of_micros(start.checked_sub(offset))
+}
+
+/// The start of the unit in which a moment lies, and whether that is a whole number of days.
+fn truncated(unit: &str, micros: i64) -> Result<(i64, bool), EngineError> {
+    let of_time = |size: i64| Ok((micros - micros.rem_euclid(size), false));
+    let days = micros.div_euclid(MICROS_PER_DAY);
+    let (year, month, _) = moment::civil_from_days(days);
+    // Centuries start with the years 1, 101 and so on, and there is no year 0.
+    let of_years = |count: i64| {
+        if count <= 10 {
+            year - year.rem_euclid(count)
+        } else {
+            year - (year - 1).rem_euclid(count)
+        }
+    };
+    let start = match unit.trim_end_matches('s') {
+        "microsecond" => return of_time(1),
+        "millisecond" => return of_time(1000),
+        "second" => return of_time(MICROS_PER_SECOND),
+        "minute" => return of_time(60 * MICROS_PER_SECOND),
+        "hour" => return of_time(3600 * MICROS_PER_SECOND),
+        "day" => Some(days),
+        // From a Monday on; 1970 began with a Thursday.
+        "week" => Some(days - (days + 3).rem_euclid(7)),
+        "month" => moment::days_from_civil(year, month, 1).map(i64::from),
+        "quarter" => moment::days_from_civil(year, (month - 1) / 3 * 3 + 1, 1).map(i64::from),
+        "year" => moment::days_from_civil(year, 1, 1).map(i64::from),
+        "decade" => moment::days_from_civil(of_years(10), 1, 1).map(i64::from),
+        "century" | "centurie" => moment::days_from_civil(of_years(100), 1, 1).map(i64::from),
+        "millennium" | "millennia" => moment::days_from_civil(of_years(1000), 1, 1).map(i64::from),
+        _ => return Err(no_unit(unit)),
+    };
+    let start = start.and_then(|days| days.checked_mul(MICROS_PER_DAY));
+    Ok((start.ok_or_else(out_of_range)?, true))
+}
+
+/// An interval without what is smaller than the unit.
+fn truncated_interval(unit: &str, span: IntervalMonthDayNano) -> Answer {
+    let months = |count: i32| Ok(of_interval(span.months - span.months % count, 0, 0));
+    let time = |nanos: i64| {
+        Ok(of_interval(
+            span.months,
+            span.days,
+            span.nanoseconds - span.nanoseconds % nanos,
+        ))
+    };
+    match unit.trim_end_matches('s') {
+        "microsecond" => time(1000),
+        "millisecond" => time(1_000_000),
+        "second" => time(1_000_000_000),
+        "minute" => time(60_000_000_000),
+        "hour" => time(3_600_000_000_000),
+        "day" => Ok(of_interval(span.months, span.days, 0)),
+        "month" => months(1),
+        "quarter" => months(3),
+        "year" => months(12),
+        "decade" => months(120),
+        "century" | "centurie" => months(1200),
+        "millennium" | "millennia" => months(12_000),
+        "week" => Err(EngineError::bad_value(
+            "an interval has no weeks: its months are of different lengths",
+        )),
+        _ => Err(no_unit(unit)),
+    }
+}
+
 /// The zone that a function is asked for.
 fn zone_of(value: &ScalarValue) -> Result<Zone, EngineError> {
     if let ScalarValue::IntervalMonthDayNano(Some(span)) = value {
@@ -259,8 +376,29 @@ fn zone_of(value: &ScalarValue) -> Result<Zone, EngineError> {
         // A written offset counts west of Greenwich, as POSIX has it.
         Some(Zone::Fixed(seconds)) if name.starts_with(['+', '-']) => Ok(Zone::Fixed(-seconds)),
         Some(zone) => Ok(zone),
-        None => Err(EngineError::bad_value(format!("there is no time zone `{name}`"))),
+        None => Err(no_zone(name)),
     }
+}
+
+fn no_zone(name: &str) -> EngineError {
+    EngineError::bad_value(format!("there is no time zone `{name}`"))
+}
+
+fn no_such_moment() -> EngineError {
+    EngineError::Overflow {
+        message: "there is no such date or time".to_owned(),
+    }
+}
+
+/// Days since 1970 of a date in three numbers; years before the first are negative, and no year is 0.
+fn days_of(year: &ScalarValue, month: &ScalarValue, day: &ScalarValue) -> Option<i64> {
+    let part = |value: &ScalarValue| u32::try_from(int(value)).ok();
+    let year = match int(year) {
+        0 => return None,
+        year if year < 0 => year + 1,
+        year => year,
+    };
+    moment::days_from_civil(year, part(month)?, part(day)?).map(i64::from)
 }
 
 fn out_of_range() -> EngineError {
@@ -411,18 +549,14 @@ fn make_timestamp(args: &[ScalarValue]) -> Answer {
     let clock = part(3)
         .zip(part(4))
         .filter(|(hours, minutes)| *hours < 24 && *minutes < 60);
-    let days = part(1)
-        .zip(part(2))
-        .and_then(|(month, day)| moment::days_from_civil(int(&args[0]), month, day));
+    let days = days_of(&args[0], &args[1], &args[2]);
     match (days, clock) {
         (Some(days), Some((hours, minutes))) if (0.0..60.0).contains(&seconds) => {
             let whole = i64::from(hours * 60 + minutes) * 60 * MICROS_PER_SECOND;
             let fraction = (seconds * MICROS_PER_SECOND as f64).round() as i64;
-            of_micros(Some(i64::from(days) * MICROS_PER_DAY + whole + fraction))
+            of_micros(days.checked_mul(MICROS_PER_DAY).map(|start| start + whole + fraction))
         }
-        _ => Err(EngineError::Overflow {
-            message: "there is no such date or time".to_owned(),
-        }),
+        _ => Err(no_such_moment()),
     }
 }
 

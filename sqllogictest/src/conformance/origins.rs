@@ -81,6 +81,8 @@ pub(crate) struct Style {
     /// Intervals say `month` for `mon`, and no plus behind a minus.
     pub(crate) months_in_full: bool,
     pub(crate) offsets: Offsets,
+    /// Fractions of seconds have three digits or six.
+    pub(crate) thousandths: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,6 +153,7 @@ const PLAIN: Style = Style {
     bytes_one_by_one: false,
     months_in_full: false,
     offsets: Offsets::Short,
+    thousandths: false,
 };
 
 /// Every origin, in the order of the table.
@@ -247,6 +250,7 @@ pub(crate) const ORIGINS: &[Origin] = &[
         endings: &["slt", "part"],
         parts: Parts::Included,
         format: Format::Slt(Flavour {
+            materialized_views: true,
             error_ends_at_two_blanks: true,
             ..SLT
         }),
@@ -256,6 +260,7 @@ pub(crate) const ORIGINS: &[Origin] = &[
             booleans: Booleans::Letters,
             arrays: Arrays::Postgres,
             offsets: Offsets::Minutes,
+            thousandths: true,
             ..PLAIN
         },
         topics_below: None,
@@ -351,6 +356,7 @@ const SLT: Flavour = Flavour {
     error_ends_at_two_blanks: false,
     answers_in_comments: false,
     one_value_a_line: false,
+    materialized_views: false,
     create_index_succeeds: false,
 };
 

@@ -25,6 +25,8 @@ pub(crate) struct Flavour {
     pub(crate) answers_in_comments: bool,
     /// One value on a line in every file.
     pub(crate) one_value_a_line: bool,
+    /// Materialized views are views that are always current: they are sent as views.
+    pub(crate) materialized_views: bool,
     /// Indexes that the origin cannot make are written as errors.
     pub(crate) create_index_succeeds: bool,
 }
@@ -288,7 +290,11 @@ impl Reader<'_> {
             sql.push_str(&next.text);
             let _ = lines.next();
         }
-        sql
+        if self.flavour.materialized_views {
+            as_view(sql)
+        } else {
+            sql
+        }
     }
 
     /// What an error should say: nobody words errors as others do.
@@ -317,6 +323,19 @@ impl Reader<'_> {
             action,
         });
     }
+}
+
+/// The statement about a materialized view as one about a view.
+fn as_view(sql: String) -> String {
+    let mut words = sql.split_whitespace();
+    let verb = words.next().unwrap_or_default();
+    let is_definition = ["create", "drop", "alter"]
+        .iter()
+        .any(|word| verb.eq_ignore_ascii_case(word));
+    let Some(word) = words.take(3).find(|word| word.eq_ignore_ascii_case("materialized")) else {
+        return sql;
+    };
+    if is_definition { sql.replacen(word, "", 1) } else { sql }
 }
 
 /// The lines after `----` up to a blank one.

@@ -30,7 +30,12 @@ pub(crate) fn rows(result: &StatementResult, letters: &str, style: Style) -> Vec
             by_letter(value, letters.get(place).copied().unwrap_or('T'))
         } else {
             let text = text(value, kind, style);
-            match result.columns.get(place).map(|column| column.r#type.as_str()) {
+            let ty = result.columns.get(place).map(|column| column.r#type.as_str());
+            let text = match ty {
+                Some("TIME" | "TIMESTAMP" | "TIMESTAMPTZ") if style.thousandths => thousandths(&text),
+                _ => text,
+            };
+            match ty {
                 Some("INTERVAL") if style.months_in_full => months_in_full(&text),
                 Some("BYTEA") if style.bytes_one_by_one => one_by_one(&text),
                 Some("TIMESTAMPTZ") if text.contains(' ') => offset(&text, style.offsets),
@@ -65,6 +70,17 @@ fn months_in_full(text: &str) -> String {
         });
     }
     printed.join(" ")
+}
+
+/// `08:15:55.33` as `08:15:55.330`.
+fn thousandths(text: &str) -> String {
+    let Some((before, rest)) = text.split_once('.') else {
+        return text.to_owned();
+    };
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let (digits, behind) = rest.split_at(end);
+    let zeros = "0".repeat(digits.len().next_multiple_of(3) - digits.len());
+    format!("{before}.{digits}{zeros}{behind}")
 }
 
 /// A timestamp with the offset `+00` behind it, and perhaps BC behind that.
@@ -261,6 +277,17 @@ mod tests {
             (Offsets::Apart, "0044-03-15 12:00:00 BC +00:00"),
         ] {
             assert_eq!(offset("0044-03-15 12:00:00+00 BC", offsets), expected);
+        }
+    }
+
+    #[test]
+    fn fractions_are_filled_up() {
+        for (value, expected) in [
+            ("08:15:55.33", "08:15:55.330"),
+            ("2024-02-29 08:15:55.3304+00 BC", "2024-02-29 08:15:55.330400+00 BC"),
+            ("08:15:55", "08:15:55"),
+        ] {
+            assert_eq!(thousandths(value), expected);
         }
     }
 
