@@ -19,7 +19,7 @@ use sqlparser::ast;
 use super::changes::{Changes, broken_views, depends};
 use super::check_name;
 use super::columns::{add_column, check_columns, check_generated, default_text};
-use super::constraints::{Constraint, add_key, check_checks, columns_in, index_ordinals, renamed};
+use super::constraints::{Constraint, add_key, check_checks, check_foreign_types, columns_in, index_ordinals, renamed};
 use crate::convert::assign;
 use crate::env::Env;
 use crate::error::EngineError;
@@ -464,6 +464,7 @@ impl<'a> Work<'a> {
         }
         check_checks(self.env, &self.def)?;
         check_generated(self.env, &self.def)?;
+        check_foreign_types(self.env, &self.def)?;
         let (old, new) = (Arc::clone(&self.old), self.def.clone());
         let is_key = |parent: &CollectionDef, ids: &[u32]| {
             let ordinals = ids.iter().map(|id| parent.ordinal_of(*id).map(|at| at as u32));

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use candor_storage::{CheckDef, CollectionDef, ColumnType, ForeignAction, ForeignKeyDef, KeyDef, KeyKind};
+use candor_storage::{CheckDef, CollectionDef, ColumnDef, ColumnType, ForeignAction, ForeignKeyDef, KeyDef, KeyKind};
 use datafusion::common::DFSchema;
 use sqlparser::ast::{self, Visit as _, VisitMut, Visitor, VisitorMut};
 
@@ -207,18 +207,40 @@ fn matched(
     let place = |column: &u32| referred.iter().position(|referred| referred == column);
     let ordered: Vec<u32> = list.iter().filter_map(place).map(|at| columns[at]).collect();
     for (child, other) in ordered.iter().zip(list) {
-        let (child, other) = (&def.columns[*child as usize], &parent.columns[*other as usize]);
-        if !comparable(child.ty, other.ty) {
-            return Err(EngineError::definition(
-                format!(
-                    "column `{}` is {}, and `{}` of `{}` is {}: a foreign key needs types that compare",
-                    child.name, child.ty, other.name, parent.name, other.ty
-                ),
-                "42804",
-            ));
-        }
+        check_comparable(&def.columns[*child as usize], &parent.columns[*other as usize], parent)?;
     }
     Ok((ordered, list.clone()))
+}
+
+/// Refuses a foreign key whose columns have got another type than those that they point to.
+pub(super) fn check_foreign_types(env: &Env, def: &CollectionDef) -> Result<(), EngineError> {
+    for key in &def.foreign_keys {
+        let parent = if key.parent == def.id {
+            Some(def)
+        } else {
+            env.names.definitions().collection_by_id(key.parent).map(AsRef::as_ref)
+        };
+        let Some(parent) = parent else { continue };
+        for (child, id) in key.columns.iter().zip(&key.parent_columns) {
+            if let Some(ordinal) = parent.ordinal_of(*id) {
+                check_comparable(&def.columns[*child as usize], &parent.columns[ordinal], parent)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_comparable(child: &ColumnDef, other: &ColumnDef, parent: &CollectionDef) -> Result<(), EngineError> {
+    if comparable(child.ty, other.ty) {
+        return Ok(());
+    }
+    Err(EngineError::definition(
+        format!(
+            "column `{}` is {}, and `{}` of `{}` is {}: a foreign key needs types that compare",
+            child.name, child.ty, other.name, parent.name, other.ty
+        ),
+        "42804",
+    ))
 }
 
 fn comparable(child: ColumnType, parent: ColumnType) -> bool {

@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use regex::Regex;
 use serde::Deserialize;
 
 use super::record::{Action, Query, QueryExpected, Record, Script, StatementExpected};
@@ -24,9 +25,13 @@ struct Answer {
     /// What PostgreSQL does otherwise.
     reason: String,
     /// The end of the path of the record's file.
+    #[serde(default)]
     file: String,
     /// The whole text of the record.
+    #[serde(default)]
     sql: String,
+    /// Instead of one text: a pattern of those that the script wants an error of and PostgreSQL takes.
+    pattern: Option<String>,
     /// The lines that the script expects, where it has the text more than once.
     instead_of: Option<Vec<String>>,
     /// The rows, printed in the way of the origin.
@@ -40,7 +45,7 @@ struct Answer {
 
 /// The right answers for one origin.
 #[derive(Debug, Default)]
-pub(crate) struct Answers(Vec<Answer>);
+pub(crate) struct Answers(Vec<(Answer, Option<Regex>)>);
 
 impl Answers {
     /// Reads those of `origin`; there need not be any.
@@ -60,14 +65,28 @@ impl Answers {
             if answer.reason.trim().is_empty() || ways.into_iter().filter(|way| *way).count() != 1 {
                 bail!("an answer is a reason and one of rows, error and ok: {}", answer.sql);
             }
+            if answer.pattern.is_some() && !(answer.ok && answer.sql.is_empty()) {
+                bail!("a pattern is of texts that PostgreSQL takes: {}", answer.reason);
+            }
         }
-        Ok(Self(file.answer))
+        let with_pattern = |answer: Answer| {
+            let pattern = answer
+                .pattern
+                .as_ref()
+                .map(|pattern| Regex::new(&format!("(?is){pattern}")));
+            Ok((answer, pattern.transpose()?))
+        };
+        Ok(Self(file.answer.into_iter().map(with_pattern).collect::<Result<_>>()?))
     }
 
     /// Puts the right answers into `script`.
     pub(crate) fn correct(&self, script: &mut Script) {
         for record in &mut script.records {
-            if let Some(answer) = self.0.iter().find(|answer| answer.is_to(record)) {
+            let found = self.0.iter().find(|(answer, pattern)| match pattern {
+                Some(pattern) => record.wants_error() && pattern.is_match(record.sql()),
+                None => answer.is_to(record),
+            });
+            if let Some((answer, _)) = found {
                 answer.put_into(record);
             }
         }
@@ -77,8 +96,11 @@ impl Answers {
 impl Answer {
     fn is_to(&self, record: &Record) -> bool {
         let expected = |lines: &Vec<String>| matches!(&record.action, Action::Query(query) if query.expected == QueryExpected::Lines(lines.clone()));
+        // What succeeds was to fail, and the other way round: a script may have a text twice.
+        let turns = if record.wants_error() { !self.error } else { !self.ok };
         record.file.ends_with(&self.file)
             && record.sql().trim() == self.sql
+            && turns
             && self.instead_of.as_ref().is_none_or(expected)
     }
 
@@ -141,6 +163,18 @@ mod tests {
         answers.correct(&mut other);
         assert!(!other.records[0].wants_error());
         assert_eq!(other.records[0].corrected, None);
+    }
+
+    #[test]
+    fn a_pattern_is_about_errors() {
+        let text = "[[answer]]\nreason = \"r\"\npattern = '\\bcascade\\b'\nok = true\n";
+        let answers = Answers::parse(text).expect("answers");
+        for (expected, corrected) in [(StatementExpected::Error, true), (StatementExpected::Success, false)] {
+            let mut found = script("DROP TABLE t CASCADE", |sql| Action::Statement { sql, expected });
+            answers.correct(&mut found);
+            assert_eq!(found.records[0].corrected.is_some(), corrected);
+            assert!(!found.records[0].wants_error());
+        }
     }
 
     #[test]
