@@ -23,6 +23,7 @@ use crate::arithmetic::check_expr;
 use crate::catalog::{INFORMATION_SCHEMA, Names, PASSING_SCHEMA, SYSTEM_SCHEMA};
 use crate::context::StatementContext;
 use crate::error::EngineError;
+use crate::limits;
 use crate::names::column_names;
 use crate::open::read_as_null;
 use crate::pending::PendingWrites;
@@ -139,11 +140,12 @@ impl Env {
             Some(with) => inside(with, statement),
             None => statement.clone(),
         };
+        let statement = Box::pin(limits::computed(statement, self)).await?;
         let mut statement = prepared_query(statement, &self.ctx.params, &self.names)?;
         self.check_tables(&statement)?;
         loop {
             let parsed = Statement::Statement(Box::new(statement.clone()));
-            match self.state().statement_to_plan(parsed).await {
+            match Box::pin(self.state().statement_to_plan(parsed)).await {
                 Ok(plan) => return Ok(plan),
                 // Each round takes one unknown column away, so this ends.
                 Err(error) if read_as_null(&mut statement, &error, &self.names) => {}

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod arithmetic;
+mod array_query;
 mod catalog;
 mod context;
 mod convert;
@@ -14,6 +15,7 @@ mod functions;
 mod grouping;
 mod information;
 mod keys;
+mod limits;
 mod math;
 mod memo;
 mod names;

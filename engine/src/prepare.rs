@@ -14,7 +14,8 @@ use crate::pg::rewrite;
 use crate::shadow::tell_with_queries_apart;
 use crate::tree::call;
 use crate::using::write_out_using;
-use crate::{rows, sequences, similar, tables, windows};
+use crate::write::has_subquery;
+use crate::{array_query, rows, sequences, similar, tables, windows};
 
 /// A query ready for planning: see [`prepared`].
 pub(crate) fn prepared_query(
@@ -93,6 +94,9 @@ impl VisitorMut for Preparation<'_> {
         order_by_names(query);
         if let ast::SetExpr::Values(values) = query.body.as_mut() {
             rewrite::values(values);
+            if values.rows.iter().any(|row| row.content.iter().any(has_subquery)) {
+                *query.body = values_as_selects(values);
+            }
         }
         ControlFlow::Continue(())
     }
@@ -160,6 +164,7 @@ impl VisitorMut for Preparation<'_> {
 
     fn pre_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<EngineError> {
         or_break(rows::compare_columns(expr))?;
+        array_query::as_aggregate(expr);
         similar::as_regex(expr);
         sequences::names_as_text(expr);
         ControlFlow::Continue(())
@@ -198,6 +203,29 @@ impl VisitorMut for Preparation<'_> {
         rewrite::expression(expr);
         ControlFlow::Continue(())
     }
+}
+
+/// `VALUES (a), (b)` as `SELECT a UNION ALL SELECT b`, for rows with subqueries, which DataFusion does not run there.
+fn values_as_selects(values: &mut ast::Values) -> ast::SetExpr {
+    let rows = std::mem::take(&mut values.rows).into_iter();
+    let selects = rows.map(|row| {
+        let items = row
+            .content
+            .into_iter()
+            .zip(1..)
+            .map(|(expr, at)| ast::SelectItem::ExprWithAlias {
+                expr,
+                alias: quoted(&format!("column{at}")),
+            });
+        *crate::tree::query(items.collect(), Vec::new(), None).body
+    });
+    let all = selects.reduce(|left, right| ast::SetExpr::SetOperation {
+        op: ast::SetOperator::Union,
+        set_quantifier: ast::SetQuantifier::All,
+        left: Box::new(left),
+        right: Box::new(right),
+    });
+    all.unwrap_or_else(|| ast::SetExpr::Values(values.clone()))
 }
 
 impl Preparation<'_> {

@@ -30,6 +30,9 @@ pub(crate) fn compare_columns(expr: &mut Expr) -> Result<(), EngineError> {
             })?),
             _ => return Ok(()),
         },
+        // A row is NULL when all of it is, and not NULL when nothing of it is.
+        Expr::IsNull(inner) => items(inner).map(|values| each(&values, Expr::IsNull)),
+        Expr::IsNotNull(inner) => items(inner).map(|values| each(&values, Expr::IsNotNull)),
         Expr::InList { expr, list, negated } => in_list(expr, list, *negated)?,
         Expr::InSubquery {
             expr,
@@ -130,6 +133,10 @@ fn compared(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Result<Option
         BinaryOperator::Gt | BinaryOperator::GtEq => ordered(left, right, &BinaryOperator::Gt, op)?,
         _ => return Ok(None),
     }))
+}
+
+fn each(values: &[Expr], test: impl Fn(Box<Expr>) -> Expr) -> Expr {
+    joined(values.iter().map(|value| test(nested(value))), &BinaryOperator::And)
 }
 
 fn same_length(left: &[Expr], right: &[Expr]) -> Result<(), EngineError> {

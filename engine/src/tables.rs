@@ -56,6 +56,11 @@ pub(crate) fn name_rows(factor: &mut ast::TableFactor) {
                 return;
             };
             if !expr_speaks_of_columns(array) && !*with_ordinality {
+                let flat = call(
+                    "array_flat",
+                    vec![ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(array.clone()))],
+                );
+                *array_exprs = vec![flat];
                 return name_column(alias, "unnest", false);
             }
             (array.clone(), "unnest".to_owned(), alias, *with_ordinality)

@@ -1,12 +1,17 @@
 //! Functions of arrays that DataFusion has under other names, or not.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use arrow::array::{Array, AsArray as _};
+use arrow::array::{Array, ArrayRef, AsArray as _, ListArray};
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::concat;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, FieldRef};
 use candor_storage::{ColumnType, ElementType};
-use datafusion::common::ScalarValue;
+use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 
 use super::function::Kind::{Bool, Int, List};
 use super::function::{Gives, Spec, int, of_text};
@@ -76,6 +81,13 @@ pub(super) static FUNCTIONS: &[Spec] = &[
             )))
         },
     ),
+    Spec::new("array_or_empty", &[&[List]], Gives::First, |args| match &args[0] {
+        ScalarValue::List(list) if list.is_null(0) => {
+            Ok(ScalarValue::List(ScalarValue::new_list(&[], &list.value_type(), true)))
+        }
+        value => Ok(value.clone()),
+    })
+    .seeing_null(),
     Spec::new("trim_array", &[&[List, Int]], Gives::First, |args| {
         let ScalarValue::List(list) = &args[0] else {
             return Ok(ScalarValue::Null);
@@ -167,4 +179,102 @@ fn dimensions(list: &ScalarValue) -> Vec<usize> {
         }
     }
     lengths
+}
+
+/// `array_flat(array)`: the elements of all dimensions in one.
+pub(super) fn flat() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(Flat(Signature::any(1, Volatility::Immutable))))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Flat(Signature);
+
+impl ScalarUDFImpl for Flat {
+    fn name(&self) -> &'static str {
+        "array_flat"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        let mut ty = types[0].clone();
+        while let DataType::List(item) = &ty
+            && matches!(item.data_type(), DataType::List(_))
+        {
+            ty = item.data_type().clone();
+        }
+        Ok(ty)
+    }
+
+    /// Elements stay of the type that the field tells.
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let field = &args.arg_fields[0];
+        let mut ty = field.data_type().clone();
+        while let DataType::List(item) = &ty
+            && matches!(item.data_type(), DataType::List(_))
+        {
+            ty = item.data_type().clone();
+        }
+        Ok(Arc::new(field.as_ref().clone().with_data_type(ty)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match args.args.into_iter().next() {
+            Some(ColumnarValue::Array(array)) => Ok(ColumnarValue::Array(flattened(array)?)),
+            Some(ColumnarValue::Scalar(value)) => {
+                let array = flattened(value.to_array()?)?;
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
+            }
+            None => plan_err!("array_flat takes an array"),
+        }
+    }
+}
+
+fn flattened(mut array: ArrayRef) -> Result<ArrayRef> {
+    while let Some(outer) = array.as_list_opt::<i32>()
+        && let Some(inner) = outer.values().as_list_opt::<i32>()
+    {
+        // An inner array that is NULL has no elements.
+        let places = inner.value_offsets();
+        let offsets: Vec<i32> = outer.value_offsets().iter().map(|at| places[*at as usize]).collect();
+        let DataType::List(field) = inner.data_type() else {
+            break;
+        };
+        array = Arc::new(ListArray::try_new(
+            Arc::clone(field),
+            OffsetBuffer::new(offsets.into()),
+            Arc::clone(inner.values()),
+            outer.nulls().cloned(),
+        )?);
+    }
+    Ok(array)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::types::Int32Type;
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    #[test]
+    fn dimensions_become_one() {
+        let inner = ListArray::from_iter_primitive::<Int32Type, _, _>(vec![
+            Some(vec![Some(1), Some(2)]),
+            None,
+            Some(vec![Some(3)]),
+            Some(vec![None]),
+        ]);
+        let field = Arc::new(Field::new_list_field(inner.data_type().clone(), true));
+        let outer = ListArray::new(field, OffsetBuffer::new(vec![0, 3, 3, 4].into()), Arc::new(inner), None);
+        let flat = flattened(Arc::new(outer)).expect("an array");
+        let expected = ListArray::from_iter_primitive::<Int32Type, _, _>(vec![
+            Some(vec![Some(1), Some(2), Some(3)]),
+            Some(vec![]),
+            Some(vec![None]),
+        ]);
+        assert_eq!(flat.as_list::<i32>(), &expected);
+    }
 }

@@ -82,6 +82,10 @@ pub(super) static FUNCTIONS: &[Spec] = &[
     Spec::new("json_array_texts", &[&[Text]], TEXTS, items_text),
     Spec::new("json_key_list", &[&[Text]], TEXTS, keys),
     Spec::new("jsonb_key_list", &[&[Text]], TEXTS, keys_in_order),
+    Spec::new("json_value_list", &[&[Text]], JSONS, |args| values(args, false)),
+    Spec::new("jsonb_value_list", &[&[Text]], JSONBS, |args| values(args, true)),
+    Spec::new("json_value_texts", &[&[Text]], TEXTS, |args| value_texts(args, false)),
+    Spec::new("jsonb_value_texts", &[&[Text]], TEXTS, |args| value_texts(args, true)),
     Spec::new("json_of_items", &[&[Texts]], JSON, |args| Ok(of_items(args))),
     Spec::new("jsonb_of_items", &[&[Texts]], JSONB, |args| Ok(of_items(args))),
     Spec::new("json_of_members", &[&[Texts]], JSON, |args| Ok(of_members(args))),
@@ -452,6 +456,30 @@ fn keys_in_order(args: &[ScalarValue]) -> Answer {
     Ok(list(
         json::in_order(&fields).into_iter().map(|(key, _)| Some(key.to_owned())),
     ))
+}
+
+/// The fields, in the order of JSONB's keys or in that of the text.
+fn ordered_fields(value: &ScalarValue, in_order: bool) -> Result<Vec<Node>, EngineError> {
+    let fields = fields(value)?;
+    if !in_order {
+        return Ok(fields.into_iter().map(|(_, node)| node).collect());
+    }
+    let ordered = json::in_order(&fields).into_iter();
+    Ok(ordered.map(|(_, node)| node.clone()).collect())
+}
+
+fn values(args: &[ScalarValue], in_order: bool) -> Answer {
+    let whole = text(&args[0]);
+    let nodes = ordered_fields(&args[0], in_order)?;
+    Ok(list(
+        nodes.iter().map(|node| Some(whole[node.place.clone()].to_owned())),
+    ))
+}
+
+fn value_texts(args: &[ScalarValue], in_order: bool) -> Answer {
+    let whole = text(&args[0]);
+    let nodes = ordered_fields(&args[0], in_order)?;
+    Ok(list(nodes.iter().map(|node| node.shown(whole))))
 }
 
 fn of_items(args: &[ScalarValue]) -> ScalarValue {

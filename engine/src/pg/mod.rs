@@ -45,5 +45,10 @@ pub(crate) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
         .flatten()
         .map(function::udf)
         .chain(json_build::functions())
-        .chain([function::type_of(), function::random_uuid(), series::function()])
+        .chain([
+            function::type_of(),
+            function::random_uuid(),
+            series::function(),
+            array::flat(),
+        ])
 }

@@ -280,6 +280,9 @@ impl Choice<'_> {
                 let item = list.item().unwrap_or(ColumnType::Text);
                 Ok(Planned::Left(cast_to(left, item), right))
             }
+            (Side::Typed(a), Side::Typed(b)) if ![a, b].iter().any(|ty| ty.arrow() == DataType::Utf8View) => {
+                plan_err!("there is no operator {a} || {b}: cast one of them to TEXT")
+            }
             (l, r) => {
                 let is_text = |side: Side| side.ty().is_none_or(|ty| ty.arrow() == DataType::Utf8View);
                 let as_text = |expr: Expr, side| {

@@ -42,14 +42,14 @@ pub(crate) fn expression(expr: &mut ast::Expr) {
         {
             Some(sign_of_base(*op, power.as_ref()))
         }
-        ast::Expr::CompoundFieldAccess { access_chain, .. } => {
+        ast::Expr::CompoundFieldAccess { root, access_chain } => {
             access_chain.iter_mut().for_each(bounds_of_slice);
-            None
+            column_of_row(root, access_chain)
         }
-        ast::Expr::Like { any: true, pattern, .. } | ast::Expr::ILike { any: true, pattern, .. }
-            if patterns(pattern).is_some() =>
+        ast::Expr::Like { any, pattern, .. } | ast::Expr::ILike { any, pattern, .. }
+            if quantified(*any, pattern).is_some() =>
         {
-            any_like(expr)
+            like_each(expr)
         }
         ast::Expr::Like {
             pattern, escape_char, ..
@@ -64,6 +64,25 @@ pub(crate) fn expression(expr: &mut ast::Expr) {
             interval::read(interval);
             None
         }
+        ast::Expr::UnaryOp {
+            op: op @ (ast::UnaryOperator::PGSquareRoot | ast::UnaryOperator::PGCubeRoot | ast::UnaryOperator::PGAbs),
+            expr: value,
+        } => {
+            let name = match op {
+                ast::UnaryOperator::PGSquareRoot => "sqrt",
+                ast::UnaryOperator::PGCubeRoot => "cbrt",
+                _ => "abs",
+            };
+            Some(call(name, vec![arg(value.as_ref().clone())]))
+        }
+        ast::Expr::UnaryOp {
+            op: ast::UnaryOperator::BitwiseNot,
+            expr: value,
+        } => Some(ast::Expr::Nested(Box::new(ast::Expr::BinaryOp {
+            left: Box::new(ast::Expr::Nested(value.clone())),
+            op: BinaryOperator::PGBitwiseXor,
+            right: Box::new(ast::Expr::Value(ast::Value::Number("-1".to_owned(), false).into())),
+        }))),
         // DataFusion puts the sign in front of the text, where it is that of the first part alone.
         ast::Expr::UnaryOp {
             op: ast::UnaryOperator::Minus,
@@ -162,7 +181,41 @@ fn escape(pattern: &mut ast::Expr, escape_char: &mut Option<ast::ValueWithSpan>)
     }
 }
 
-/// The patterns of `LIKE ANY (…)` that are written out.
+/// `(t).a` is a column of the table `t`.
+fn column_of_row(root: &ast::Expr, access: &[ast::AccessExpr]) -> Option<ast::Expr> {
+    let ast::Expr::Nested(row) = root else { return None };
+    match (row.as_ref(), access) {
+        (ast::Expr::Identifier(table), [ast::AccessExpr::Dot(ast::Expr::Identifier(column))]) => {
+            Some(ast::Expr::CompoundIdentifier(vec![table.clone(), column.clone()]))
+        }
+        _ => None,
+    }
+}
+
+/// The patterns of LIKE ANY and LIKE ALL that are written out, and whether all of them are asked for.
+fn quantified(any: bool, pattern: &ast::Expr) -> Option<(bool, Vec<ast::Expr>)> {
+    if any {
+        return patterns(pattern).map(|patterns| (false, patterns.to_vec()));
+    }
+    let ast::Expr::Function(function) = pattern else {
+        return None;
+    };
+    let all = match <[String; 1]>::try_from(folded_parts(&function.name)?).ok()?[0].as_str() {
+        "all" => true,
+        "any" | "some" => false,
+        _ => return None,
+    };
+    let ast::FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    match list.args.as_slice() {
+        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(list))] => {
+            patterns(list).map(|patterns| (all, patterns.to_vec()))
+        }
+        _ => None,
+    }
+}
+
 fn patterns(pattern: &ast::Expr) -> Option<&[ast::Expr]> {
     match pattern {
         ast::Expr::Nested(inner) => patterns(inner),
@@ -173,11 +226,12 @@ fn patterns(pattern: &ast::Expr) -> Option<&[ast::Expr]> {
 }
 
 /// `x LIKE ANY (ARRAY[a, b])` is `x LIKE a OR x LIKE b`.
-fn any_like(expr: &ast::Expr) -> Option<ast::Expr> {
-    let (ast::Expr::Like { pattern, .. } | ast::Expr::ILike { pattern, .. }) = expr else {
+fn like_each(expr: &ast::Expr) -> Option<ast::Expr> {
+    let (ast::Expr::Like { any, pattern, .. } | ast::Expr::ILike { any, pattern, .. }) = expr else {
         return None;
     };
-    let each = patterns(pattern)?.iter().map(|one| {
+    let (all, patterns) = quantified(*any, pattern)?;
+    let each = patterns.into_iter().map(|one| {
         let mut like = expr.clone();
         if let ast::Expr::Like {
             any,
@@ -193,17 +247,17 @@ fn any_like(expr: &ast::Expr) -> Option<ast::Expr> {
         } = &mut like
         {
             *any = false;
-            **pattern = one.clone();
+            **pattern = one;
             escape(pattern, escape_char);
         }
         like
     });
     let whole = each.reduce(|whole, next| ast::Expr::BinaryOp {
         left: Box::new(whole),
-        op: BinaryOperator::Or,
+        op: if all { BinaryOperator::And } else { BinaryOperator::Or },
         right: Box::new(next),
     });
-    let nothing = ast::Expr::Value(ast::Value::Boolean(false).into());
+    let nothing = ast::Expr::Value(ast::Value::Boolean(all).into());
     Some(ast::Expr::Nested(Box::new(whole.unwrap_or(nothing))))
 }
 
@@ -321,6 +375,18 @@ pub(crate) fn table(factor: &mut ast::TableFactor) {
     let Some([name]) = folded_parts(name).map(|parts| <[String; 1]>::try_from(parts).unwrap_or_default()) else {
         return;
     };
+    if let Some([keys, values]) = pair_of_lists(&name) {
+        let lists = vec![call(keys, args.args.clone()), call(values, args.args.clone())];
+        let alias = pair_alias(alias.take(), &name);
+        *factor = ast::TableFactor::UNNEST {
+            alias: Some(alias),
+            array_exprs: lists,
+            with_offset: false,
+            with_offset_alias: None,
+            with_ordinality: false,
+        };
+        return;
+    }
     let Some(list) = list_function(&name) else {
         return;
     };
@@ -332,6 +398,38 @@ pub(crate) fn table(factor: &mut ast::TableFactor) {
         with_offset_alias: None,
         with_ordinality: false,
     };
+}
+
+/// The functions that give as lists the two columns of the rows that `name` gives.
+fn pair_of_lists(name: &str) -> Option<[&'static str; 2]> {
+    Some(match name {
+        "json_each" => ["json_key_list", "json_value_list"],
+        "jsonb_each" => ["jsonb_key_list", "jsonb_value_list"],
+        "json_each_text" => ["json_key_list", "json_value_texts"],
+        "jsonb_each_text" => ["jsonb_key_list", "jsonb_value_texts"],
+        _ => return None,
+    })
+}
+
+/// The columns are `key` and `value` where nobody names them.
+fn pair_alias(alias: Option<ast::TableAlias>, function: &str) -> ast::TableAlias {
+    let mut alias = alias.unwrap_or_else(|| ast::TableAlias {
+        explicit: true,
+        name: ast::Ident::new(function),
+        columns: Vec::new(),
+        at: None,
+    });
+    let named = alias.columns.len();
+    alias.columns.extend(
+        ["key", "value"]
+            .iter()
+            .skip(named)
+            .map(|name| ast::TableAliasColumnDef {
+                name: ast::Ident::new(*name),
+                data_type: None,
+            }),
+    );
+    alias
 }
 
 /// The function that gives as a list what `name` gives as rows.
@@ -378,12 +476,17 @@ fn of_function(function: &ast::Function) -> Option<ast::Expr> {
             let today = call("current_date", Vec::new());
             Some(call("age", [vec![arg(today)], args.args.clone()].concat()))
         }
-        ("date_trunc", 2) if !has_plain_unit(function) => {
-            let ast::FunctionArguments::List(args) = &function.args else {
-                return None;
-            };
-            Some(call("date_trunc_any", args.args.clone()))
-        }
+        // All elements, and not the first one alone.
+        ("array_remove", 2) => renamed(function, "array_remove_all"),
+        ("array_replace", 3) => renamed(function, "array_replace_all"),
+        // Elements of all dimensions.
+        ("unnest", 1) => match &function.args {
+            ast::FunctionArguments::List(list) if !is_flat(list.args.first()) => {
+                Some(call("unnest", vec![arg(call("array_flat", list.args.clone()))]))
+            }
+            _ => None,
+        },
+        ("date_trunc", 2) if !has_plain_unit(function) => renamed(function, "date_trunc_any"),
         ("transaction_timestamp" | "statement_timestamp", 0) => Some(call("now", Vec::new())),
         _ => None,
     }
@@ -413,6 +516,21 @@ fn has_plain_unit(function: &ast::Function) -> bool {
         },
         _ => false,
     }
+}
+
+fn renamed(function: &ast::Function, name: &str) -> Option<ast::Expr> {
+    match &function.args {
+        ast::FunctionArguments::List(list) => Some(call(name, list.args.clone())),
+        _ => None,
+    }
+}
+
+fn is_flat(list: Option<&ast::FunctionArg>) -> bool {
+    matches!(
+        list,
+        Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Function(function))))
+            if folded_parts(&function.name).as_deref() == Some(&["array_flat".to_owned()])
+    )
 }
 
 fn arity(function: &ast::Function) -> usize {

@@ -236,6 +236,7 @@ pub(crate) const ORIGINS: &[Origin] = &[
         database: "main",
         style: Style {
             nulls: Nulls::Last,
+            bytes_one_by_one: true,
             months_in_full: true,
             ..PLAIN
         },
