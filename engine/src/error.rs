@@ -11,7 +11,7 @@ use crate::names::is_one_of_several;
 use crate::spans::ScriptText;
 
 /// A statement that could not be planned, evaluated or written.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
     /// A table, view or collection that is not there.
@@ -142,7 +142,7 @@ pub enum EngineError {
         /// The path as written.
         path: String,
         /// Why.
-        source: std::io::Error,
+        source: std::sync::Arc<std::io::Error>,
     },
     /// The store could not give the rows.
     #[error("the rows cannot be read: {0}")]
@@ -391,12 +391,28 @@ fn unwrap(error: DataFusionError) -> Root {
             ArrowError::ExternalError(inner) => unwrap(DataFusionError::External(inner)),
             other => Root::Theirs(DataFusionError::ArrowError(Box::new(other), backtrace)),
         },
-        // A shared error cannot be taken apart: what it says must do.
+        // An error that several threads have met cannot be taken apart.
         DataFusionError::Shared(shared) => match std::sync::Arc::try_unwrap(shared) {
             Ok(inner) => unwrap(inner),
-            Err(shared) => Root::Ours(Box::new(EngineError::from_root(shared.find_root(), None, None))),
+            Err(shared) => Root::Ours(Box::new(from_shared(&shared))),
         },
         other => Root::Theirs(other),
+    }
+}
+
+fn from_shared(error: &DataFusionError) -> EngineError {
+    let root = error.find_root();
+    let cause = match root {
+        DataFusionError::External(cause) => Some(cause),
+        DataFusionError::ArrowError(arrow, _) => match arrow.as_ref() {
+            ArrowError::ExternalError(cause) => Some(cause),
+            _ => None,
+        },
+        _ => None,
+    };
+    match cause.and_then(|cause| cause.downcast_ref::<EngineError>()) {
+        Some(ours) => ours.clone(),
+        None => EngineError::from_root(root, None, None),
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) fn template(config: &EngineConfig) -> Result<SessionState> {
         .with_analyzer_rule(Arc::new(Unnest))
         .with_analyzer_rule(Arc::new(CheckedIntegers))
         .with_optimizer_rules(optimizer_rules())
+        .with_statistics_registry(crate::rules::registry())
         .build();
     for function in crate::pg::overload::functions(&state)? {
         state.register_udf(function)?;
@@ -94,6 +95,7 @@ fn session_config(config: &EngineConfig) -> SessionConfig {
     options.sql_parser.parse_float_as_decimal = true;
     // `now()` is a TIMESTAMPTZ.
     options.execution.time_zone = Some("+00:00".to_owned());
+    options.optimizer.use_statistics_registry = true;
     let others = config.threads.saturating_sub(1).max(1);
     options.optimizer.hash_join_single_partition_threshold_rows = GATHERED_ROWS / others;
     session

@@ -261,7 +261,7 @@ fn file_error(action: &'static str, path: &Path, source: std::io::Error) -> Engi
     EngineError::File {
         action,
         path: path.display().to_string(),
-        source,
+        source: source.into(),
     }
 }
 

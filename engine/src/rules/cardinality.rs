@@ -6,11 +6,11 @@
 
 use std::collections::HashMap;
 
-use datafusion::common::{Column, ScalarValue};
+use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{BinaryExpr, Expr, JoinType, LogicalPlan, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, Join, JoinType, LogicalPlan, Operator};
 
 use crate::scan::CollectionTable;
 
@@ -18,16 +18,16 @@ use crate::scan::CollectionTable;
 const ROWS_UNKNOWN: f64 = 1000.0;
 
 /// The share of rows that an equality leaves when the number of distinct values is not known.
-const EQUAL_SHARE: f64 = 0.1;
+pub(super) const EQUAL_SHARE: f64 = 0.1;
 
 /// The share that one end of a range leaves.
-const RANGE_SHARE: f64 = 1.0 / 3.0;
+pub(super) const RANGE_SHARE: f64 = 1.0 / 3.0;
 
 /// The share that a pattern leaves.
-const PATTERN_SHARE: f64 = 0.1;
+pub(super) const PATTERN_SHARE: f64 = 0.1;
 
 /// The share that any other condition leaves.
-const OTHER_SHARE: f64 = 0.25;
+pub(super) const OTHER_SHARE: f64 = 0.25;
 
 /// What is thought of one column.
 #[derive(Clone, Debug, Default)]
@@ -105,27 +105,27 @@ pub(crate) fn estimate(plan: &LogicalPlan) -> Estimate {
         }
         LogicalPlan::Join(join) => {
             let (left, right) = (estimate(&join.left), estimate(&join.right));
-            let share = join
-                .on
-                .iter()
-                .map(|(l, r)| match_share(&left, l, &right, r))
-                .fold(1.0, |all: f64, one| all * one);
-            let matched = left.rows * right.rows * share;
+            let (on, others) = conditions(join);
+            let both = Estimate {
+                rows: left.rows * right.rows,
+                columns: left.columns.iter().chain(&right.columns).map(cloned).collect(),
+            };
+            let equal = on.iter().map(|(l, r)| match_share(&left, l, &right, r));
+            let others = others.iter().map(|condition| share(&both, condition));
+            let matched = equal.chain(others).fold(both.rows, |rows, share| rows * share);
             let rows = match join.join_type {
                 JoinType::Inner => matched,
                 JoinType::Left => matched.max(left.rows),
                 JoinType::Right => matched.max(right.rows),
                 JoinType::Full => matched.max(left.rows + right.rows),
-                JoinType::LeftSemi | JoinType::LeftMark => semi_rows(&left, &right, &join.on),
+                JoinType::LeftSemi | JoinType::LeftMark => semi_rows(&left, &right, &on),
                 JoinType::RightSemi | JoinType::RightMark => right.rows.min(matched),
-                JoinType::LeftAnti => (left.rows - semi_rows(&left, &right, &join.on)).max(left.rows * EQUAL_SHARE),
+                JoinType::LeftAnti => (left.rows - semi_rows(&left, &right, &on)).max(left.rows * EQUAL_SHARE),
                 JoinType::RightAnti => right.rows * RANGE_SHARE,
             };
-            let mut columns = left.columns;
-            columns.extend(right.columns);
             Estimate {
                 rows: rows.max(1.0),
-                columns,
+                columns: both.columns,
             }
         }
         LogicalPlan::EmptyRelation(_) => Estimate {
@@ -145,6 +145,38 @@ pub(crate) fn estimate(plan: &LogicalPlan) -> Estimate {
         }
         _ => Estimate::unknown(),
     }
+}
+
+/// Equal expressions of the two sides of a join, and its other conditions. DataFusion finds equalities late: until then
+/// they stand among the conditions.
+fn conditions(join: &Join) -> (Vec<(Expr, Expr)>, Vec<Expr>) {
+    let mut on = join.on.clone();
+    let mut others = Vec::new();
+    let (left, right) = (join.left.schema(), join.right.schema());
+    let is_of = |expr: &Expr, side: &DFSchema| {
+        let columns = expr.column_refs();
+        !columns.is_empty() && columns.into_iter().all(|column| side.has_column(column))
+    };
+    for condition in join.filter.iter().flat_map(split_conjunction) {
+        match condition {
+            Expr::BinaryExpr(BinaryExpr {
+                left: one,
+                op: Operator::Eq,
+                right: other,
+            }) if is_of(one, left) && is_of(other, right) => on.push((Expr::clone(one), Expr::clone(other))),
+            Expr::BinaryExpr(BinaryExpr {
+                left: one,
+                op: Operator::Eq,
+                right: other,
+            }) if is_of(other, left) && is_of(one, right) => on.push((Expr::clone(other), Expr::clone(one))),
+            other => others.push(other.clone()),
+        }
+    }
+    (on, others)
+}
+
+fn cloned((column, estimate): (&Column, &ColumnEstimate)) -> (Column, ColumnEstimate) {
+    (column.clone(), estimate.clone())
 }
 
 /// Rows of `left` that have a partner.
@@ -226,8 +258,8 @@ fn share(input: &Estimate, condition: &Expr) -> f64 {
             }
             Operator::Eq => equal_share(input, left, right),
             Operator::NotEq => 1.0 - equal_share(input, left, right),
-            Operator::Lt | Operator::LtEq => range_share(input, left, right),
-            Operator::Gt | Operator::GtEq => 1.0 - range_share(input, left, right),
+            Operator::Lt | Operator::LtEq => range_share(input, left, right).unwrap_or(RANGE_SHARE),
+            Operator::Gt | Operator::GtEq => range_share(input, left, right).map_or(RANGE_SHARE, |below| 1.0 - below),
             _ => OTHER_SHARE,
         },
         Expr::Not(inner) => 1.0 - share(input, inner),
@@ -237,8 +269,8 @@ fn share(input: &Estimate, condition: &Expr) -> f64 {
             not_if(*negated, (one * list.len() as f64).min(1.0))
         }
         Expr::Between(between) => {
-            let above = 1.0 - range_share(input, &between.expr, &between.low);
-            let below = range_share(input, &between.expr, &between.high);
+            let share = |bound| range_share(input, &between.expr, bound).unwrap_or(RANGE_SHARE);
+            let (above, below) = (1.0 - share(&between.low), share(&between.high));
             not_if(between.negated, (above + below - 1.0).max(0.0))
         }
         Expr::IsNotNull(_) => 1.0,
@@ -247,7 +279,7 @@ fn share(input: &Estimate, condition: &Expr) -> f64 {
     }
 }
 
-fn not_if(negated: bool, share: f64) -> f64 {
+pub(super) fn not_if(negated: bool, share: f64) -> f64 {
     if negated { 1.0 - share } else { share }
 }
 
@@ -257,16 +289,22 @@ fn equal_share(input: &Estimate, left: &Expr, right: &Expr) -> f64 {
 }
 
 /// The share of rows whose `left` lies below `right`.
-fn range_share(input: &Estimate, left: &Expr, right: &Expr) -> f64 {
+fn range_share(input: &Estimate, left: &Expr, right: &Expr) -> Option<f64> {
     let range = |side: &Expr| input.columns.get(column_of(side)?)?.range;
-    let below = match (range(left), literal_place(right)) {
-        (Some((least, greatest)), Some(place)) if greatest > least => Some((place - least) / (greatest - least)),
-        _ => match (literal_place(left), range(right)) {
-            (Some(place), Some((least, greatest))) if greatest > least => Some((greatest - place) / (greatest - least)),
-            _ => None,
-        },
+    share_below((range(left), literal_place(left)), (range(right), literal_place(right)))
+}
+
+/// What is known of an operand: the range of its values if it is a column, its place if it is a literal.
+type Operand = (Option<(f64, f64)>, Option<f64>);
+
+/// The share of values of one operand that lie below the other; `None` if that is not known.
+pub(super) fn share_below(left: Operand, right: Operand) -> Option<f64> {
+    let share = match (left, right) {
+        ((Some((least, greatest)), _), (_, Some(place))) if greatest > least => (place - least) / (greatest - least),
+        ((_, Some(place)), (Some((least, greatest)), _)) if greatest > least => (greatest - place) / (greatest - least),
+        _ => return None,
     };
-    below.map_or(RANGE_SHARE, |share| share.clamp(0.0, 1.0))
+    Some(share.clamp(0.0, 1.0))
 }
 
 fn literal_place(expr: &Expr) -> Option<f64> {

@@ -457,7 +457,11 @@ mod tests {
 
     /// Row by row what `keep` says of the three columns.
     fn expected(batch: &RecordBatch, keep: impl Fn([Option<i64>; 3]) -> bool) -> Vec<bool> {
-        let columns: Vec<&Int64Array> = batch.columns().iter().map(|column| column.as_primitive()).collect();
+        let columns: Vec<&Int64Array> = batch
+            .columns()
+            .iter()
+            .map(arrow::array::AsArray::as_primitive)
+            .collect();
         let value = |at: usize, row: usize| columns[at].is_valid(row).then(|| columns[at].value(row));
         (0..batch.num_rows())
             .map(|row| keep([value(0, row), value(1, row), value(2, row)]))
