@@ -22,6 +22,7 @@ mod series;
 mod strings;
 mod time;
 mod time_format;
+mod wider;
 
 use std::sync::Arc;
 

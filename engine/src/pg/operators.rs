@@ -12,6 +12,7 @@ use sqlparser::ast::BinaryOperator as Op;
 
 use super::function::{Spec, call};
 use super::literal::{Side, cast_to, constant_date, narrowed, small_integer, typed, unknown_text};
+use super::wider::wider_array;
 use super::{array, bytes, casts, enums, json, number, overload, time};
 
 /// Chooses operators.
@@ -265,6 +266,10 @@ impl Choice<'_> {
                 Ok(Planned::Left(left, right))
             }
             (Side::Typed(a @ ColumnType::Array { .. }), Side::Typed(b @ ColumnType::Array { .. })) => {
+                let (left, right, a, b) = match wider_array(a, b) {
+                    Some(wide) => (cast_to(left, wide), cast_to(right, wide), wide, wide),
+                    None => (left, right, a, b),
+                };
                 let right = if a == b { right } else { cast_to(right, a) };
                 Ok(if a == b || a.arrow() == b.arrow() {
                     Planned::Left(left, right)
@@ -272,13 +277,15 @@ impl Choice<'_> {
                     Planned::Done(array_concat(vec![left, right]))
                 })
             }
-            (Side::Typed(list @ ColumnType::Array { .. }), Side::Typed(_)) => {
-                let item = list.item().unwrap_or(ColumnType::Text);
-                Ok(Planned::Left(left, cast_to(right, item)))
+            (Side::Typed(list @ ColumnType::Array { .. }), Side::Typed(other)) => {
+                let wide = other.array().and_then(|other| wider_array(list, other)).unwrap_or(list);
+                let item = wide.item().unwrap_or(ColumnType::Text);
+                Ok(Planned::Left(cast_to(left, wide), cast_to(right, item)))
             }
-            (Side::Typed(_), Side::Typed(list @ ColumnType::Array { .. })) => {
-                let item = list.item().unwrap_or(ColumnType::Text);
-                Ok(Planned::Left(cast_to(left, item), right))
+            (Side::Typed(other), Side::Typed(list @ ColumnType::Array { .. })) => {
+                let wide = other.array().and_then(|other| wider_array(list, other)).unwrap_or(list);
+                let item = wide.item().unwrap_or(ColumnType::Text);
+                Ok(Planned::Left(cast_to(left, item), cast_to(right, wide)))
             }
             (Side::Typed(a), Side::Typed(b)) if ![a, b].iter().any(|ty| ty.arrow() == DataType::Utf8View) => {
                 plan_err!("there is no operator {a} || {b}: cast one of them to TEXT")

@@ -7,7 +7,7 @@ use datafusion::common::ScalarValue;
 use regex::{Captures, Regex, RegexBuilder};
 
 use super::function::Kind::Text;
-use super::function::{Gives, Spec, text};
+use super::function::{Gives, Spec, of_text, text};
 use super::json::list;
 use crate::error::EngineError;
 
@@ -49,6 +49,16 @@ pub(super) static FUNCTIONS: &[Spec] = &[
                 depth: 1,
             };
             Ok(ScalarValue::List(ScalarValue::new_list(&matches, &ty.arrow(), true)))
+        },
+    ),
+    Spec::new(
+        "regexp_substr",
+        &[&[Text, Text]],
+        Gives::Type(ColumnType::Text),
+        |args| {
+            let (regex, _) = regex(args)?;
+            let found = regex.find(text(&args[0]));
+            Ok(found.map_or(ScalarValue::Null, |found| of_text(found.as_str())))
         },
     ),
     Spec::new(

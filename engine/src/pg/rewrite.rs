@@ -476,6 +476,29 @@ fn of_function(function: &ast::Function) -> Option<ast::Expr> {
             let today = call("current_date", Vec::new());
             Some(call("age", [vec![arg(today)], args.args.clone()].concat()))
         }
+        // The operator finds the type that holds both.
+        ("array_append" | "array_prepend" | "array_cat", 2) => {
+            let ast::FunctionArguments::List(list) = &function.args else {
+                return None;
+            };
+            let [
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(left)),
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(right)),
+            ] = list.args.as_slice()
+            else {
+                return None;
+            };
+            let is_array = |expr: &ast::Expr| matches!(expr, ast::Expr::Array(_));
+            let is_number = |expr: &ast::Expr| matches!(expr, ast::Expr::Value(value) if matches!(value.value, ast::Value::Number(..)));
+            let plain = [left, right].into_iter().all(|side| is_array(side) || is_number(side));
+            plain.then(|| {
+                ast::Expr::Nested(Box::new(ast::Expr::BinaryOp {
+                    left: Box::new(left.clone()),
+                    op: BinaryOperator::StringConcat,
+                    right: Box::new(right.clone()),
+                }))
+            })
+        }
         // All elements, and not the first one alone.
         ("array_remove", 2) => renamed(function, "array_remove_all"),
         ("array_replace", 3) => renamed(function, "array_replace_all"),

@@ -15,6 +15,7 @@ mod depend;
 mod domain;
 mod left;
 mod limit;
+mod missing;
 mod node;
 mod outer;
 mod single;
@@ -38,7 +39,7 @@ impl AnalyzerRule for Unnest {
         if !has_subquery(&plan)? {
             return Ok(plan);
         }
-        let plan = Unnester::default().plan(plan)?;
+        let plan = missing::nullable_values(Unnester::default().plan(plan)?)?;
         match outer::free_columns(&plan)?.first() {
             None => Ok(plan),
             Some(column) => Err(EngineError::unsupported_try(
