@@ -8,6 +8,8 @@
 //!   there, so they are cut, and kept aside in a file that the log message names;
 //! * damage otherwise.
 //!
+//! Nothing but zeros there is space that was reserved for entries to come, and is cut without a word.
+//!
 //! A frame whose checksum holds but which does not continue the chain is never cut.
 //!
 //! Files of which every entry is in a checkpoint are not read: they are checked when somebody reads from them.
@@ -285,6 +287,11 @@ impl SegmentReader {
             return Err(self.damaged(at, torn.bad.why()));
         }
         let rest = self.bytes(at, self.size - at)?;
+        let written = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        if written == 0 {
+            return self.cut_at(at);
+        }
+        let rest = rest.slice(..written);
         let sound = find_frame(&rest[1..], torn.index).map(|found| at + 1 + found as u64);
         if sound.is_some_and(|sound| !has_zero_sector(&rest, at, sound)) {
             return Err(self.damaged(at, torn.bad.why()));
@@ -295,6 +302,10 @@ impl SegmentReader {
             file = %self.path.display(), offset = at, bytes = rest.len(), kept = %aside.display(),
             "cut the torn end of a write that was never acknowledged"
         );
+        self.cut_at(at)
+    }
+
+    fn cut_at(&mut self, at: u64) -> Result<(), StorageError> {
         let cut = self.file.set_size(at).and_then(|()| self.file.sync());
         cut.map_err(|error| StorageError::io("cut", &self.path, error))?;
         self.size = at;

@@ -16,14 +16,14 @@ use crate::support::*;
 const FILE_HEADER: usize = 144;
 const FRAME_HEADER: usize = 41;
 
-/// A synced log of three files.
+/// A synced log of three files. It was written at once, so nothing is reserved behind its end.
 fn synced() -> (CrashDisk, Arc<RangeStore>) {
     let disk = CrashDisk::new(1);
     let store = try_create(&disk, 800).expect("creates");
-    for i in 0..24_u64 {
-        let payload = Bytes::from(vec![i as u8; (i * 13 % 50) as usize]);
-        store.append(EPOCH, &[(9, payload)]).expect("appends");
-    }
+    let record = |i: u64| (9, Bytes::from(vec![i as u8; (i * 13 % 50) as usize]));
+    store
+        .append(EPOCH, &(0..24).map(record).collect::<Vec<_>>())
+        .expect("appends");
     store.sync().expect("syncs");
     assert_eq!(log_files(&disk).len(), 3);
     (disk, store)

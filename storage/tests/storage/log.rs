@@ -273,3 +273,44 @@ fn a_range_lives_in_real_files() {
     assert_eq!(all(&again), all(&store));
     assert_eq!(again.last().0.index, LogIndex(1500));
 }
+
+#[test]
+fn space_that_was_reserved_goes_without_a_word() {
+    let disk = CrashDisk::new(1);
+    let store = try_create(&disk, 1 << 20).expect("creates");
+    for index in 0..200 {
+        let record = if index == 0 {
+            encoded(&elected())
+        } else {
+            (9, Bytes::from_static(b"few bytes"))
+        };
+        store.append(Epoch(1), &[record]).expect("appends");
+        store.sync().expect("syncs");
+    }
+    let [file] = &log_files(&disk)[..] else {
+        panic!("one file is enough")
+    };
+    let content = disk.content(file).expect("is there");
+    let entries = all(&store);
+    let written: usize = 144 + entries.iter().map(|entry| 41 + entry.payload.len()).sum::<usize>();
+    assert!(content.len() > written, "zeros stand behind the entries");
+    assert!(content[written..].iter().all(|byte| *byte == 0));
+
+    let again = open(&disk).expect("opens");
+    assert_eq!(all(&again), entries);
+    assert_eq!(disk.content(file).expect("is there").len(), written, "they went");
+    assert_eq!(torn_files(&disk), 0, "and nothing was kept aside");
+
+    // One byte that is none is the end of a write, and is kept.
+    let mut rotten = content;
+    *rotten.last_mut().expect("not empty") = 1;
+    disk.set_content(file, rotten);
+    assert_eq!(all(&open(&disk).expect("opens")), entries);
+    assert_eq!(torn_files(&disk), 1);
+}
+
+fn torn_files(disk: &CrashDisk) -> usize {
+    use candor_storage::disk::Disk;
+    let names = disk.list(&dir()).expect("lists");
+    names.iter().filter(|name| name.starts_with("torn-")).count()
+}
