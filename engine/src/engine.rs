@@ -12,6 +12,7 @@ use arrow::record_batch::RecordBatch;
 use candor_parser::{Body, Copy, Define, Remove};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use futures::future::BoxFuture;
 use futures::{Stream, StreamExt as _};
 use sqlparser::ast;
 use tokio::runtime::Runtime;
@@ -76,6 +77,9 @@ impl std::fmt::Debug for Engine {
     }
 }
 
+/// A query that is about to run: its surroundings, its plan, and the names of its columns where they are not the plan's.
+type Planned = (Env, LogicalPlan, Option<Vec<String>>);
+
 impl Engine {
     /// Starts the threads.
     ///
@@ -106,11 +110,11 @@ impl Engine {
         }
         let engine = Arc::clone(&self.0);
         let statement = statement.clone();
-        self.stream(async move {
+        self.stream(Box::pin(async move {
             let env = Env::new(&engine.template, ctx);
             let plan = env.plan(&statement).await?;
             Ok((env, plan, column_names(&statement)))
-        })
+        }))
         .await
     }
 
@@ -127,7 +131,7 @@ impl Engine {
     ) -> Result<RowStream, EngineError> {
         let engine = Arc::clone(&self.0);
         let inner = inner.clone();
-        self.stream(async move {
+        self.stream(Box::pin(async move {
             let env = Env::new(&engine.template, ctx);
             let (env, plan) = match &inner {
                 Body::Query(statement) => {
@@ -152,7 +156,7 @@ impl Engine {
                 .and_then(LogicalPlanBuilder::build)
                 .map_err(|error| env.error(error))?;
             Ok((env, plan, None))
-        })
+        }))
         .await
     }
 
@@ -175,11 +179,11 @@ impl Engine {
             return Ok(with_moves(evaluated?, &env.ctx.sequences));
         }
         let statement = statement.clone();
-        self.run(async move {
+        self.run(Box::pin(async move {
             env.ctx.sequences.allow(true);
             let evaluated = Box::pin(write::evaluate(&env, &statement)).await?;
             Ok(with_moves(write::carry_out(&env, evaluated)?, &env.ctx.sequences))
-        })
+        }))
         .await
     }
 
@@ -190,8 +194,10 @@ impl Engine {
     pub async fn define(&self, ctx: StatementContext, define: &Define) -> Result<Evaluated, EngineError> {
         let engine = Arc::clone(&self.0);
         let define = define.clone();
-        self.run(async move { define::define(&Env::new(&engine.template, ctx), &define) })
-            .await
+        self.run(Box::pin(async move {
+            define::define(&Env::new(&engine.template, ctx), &define)
+        }))
+        .await
     }
 
     /// Evaluates `CREATE TABLE`, with AS also its rows.
@@ -207,10 +213,10 @@ impl Engine {
         let create = create.clone();
         let sequences = Arc::clone(&ctx.sequences);
         sequences.allow(true);
-        self.run(async move {
+        self.run(Box::pin(async move {
             let evaluated = define::create_table(&Env::new(&engine.template, ctx), &create).await?;
             Ok(with_moves(evaluated, &sequences))
-        })
+        }))
         .await
     }
 
@@ -221,8 +227,10 @@ impl Engine {
     pub async fn create_view(&self, ctx: StatementContext, create: &ast::CreateView) -> Result<Evaluated, EngineError> {
         let engine = Arc::clone(&self.0);
         let create = create.clone();
-        self.run(async move { define::create_view(&Env::new(&engine.template, ctx), &create).await })
-            .await
+        self.run(Box::pin(async move {
+            define::create_view(&Env::new(&engine.template, ctx), &create).await
+        }))
+        .await
     }
 
     /// Evaluates `CREATE TYPE … AS ENUM`, `ALTER TYPE` and `DROP TYPE`.
@@ -236,8 +244,10 @@ impl Engine {
     ) -> Result<Evaluated, EngineError> {
         let engine = Arc::clone(&self.0);
         let statement = statement.clone();
-        self.run(async move { define::define_type(&Env::new(&engine.template, ctx), &statement) })
-            .await
+        self.run(Box::pin(async move {
+            define::define_type(&Env::new(&engine.template, ctx), &statement)
+        }))
+        .await
     }
 
     /// Evaluates `CREATE SEQUENCE` and `DROP SEQUENCE`.
@@ -251,8 +261,10 @@ impl Engine {
     ) -> Result<Evaluated, EngineError> {
         let engine = Arc::clone(&self.0);
         let statement = statement.clone();
-        self.run(async move { define::define_sequence(&Env::new(&engine.template, ctx), &statement) })
-            .await
+        self.run(Box::pin(async move {
+            define::define_sequence(&Env::new(&engine.template, ctx), &statement)
+        }))
+        .await
     }
 
     /// Evaluates `ALTER TABLE`; where the rows have to be written anew, they come back too.
@@ -264,10 +276,10 @@ impl Engine {
         let alter = alter.clone();
         let sequences = Arc::clone(&ctx.sequences);
         sequences.allow(true);
-        self.run(async move {
+        self.run(Box::pin(async move {
             let evaluated = Box::pin(define::alter_table(&Env::new(&engine.template, ctx), &alter)).await?;
             Ok(with_moves(evaluated, &sequences))
-        })
+        }))
         .await
     }
 
@@ -282,8 +294,10 @@ impl Engine {
     ) -> Result<Evaluated, EngineError> {
         let engine = Arc::clone(&self.0);
         let index = index.clone();
-        self.run(async move { Box::pin(define::create_index(&Env::new(&engine.template, ctx), &index)).await })
-            .await
+        self.run(Box::pin(async move {
+            Box::pin(define::create_index(&Env::new(&engine.template, ctx), &index)).await
+        }))
+        .await
     }
 
     /// Evaluates `REMOVE` and `DROP` of databases, collections and views.
@@ -293,8 +307,10 @@ impl Engine {
     pub async fn remove(&self, ctx: StatementContext, remove: &Remove) -> Result<Evaluated, EngineError> {
         let engine = Arc::clone(&self.0);
         let remove = remove.clone();
-        self.run(async move { define::remove(&Env::new(&engine.template, ctx), &remove) })
-            .await
+        self.run(Box::pin(async move {
+            define::remove(&Env::new(&engine.template, ctx), &remove)
+        }))
+        .await
     }
 
     /// Reads a file or bytes into a collection: the rows come back to be proposed. Those that are too many to be kept go
@@ -350,8 +366,10 @@ impl Engine {
     ) -> Result<u64, EngineError> {
         let engine = Arc::clone(&self.0);
         let copy = copy.clone();
-        self.run(async move { copy::copy_to(&Env::new(&engine.template, ctx), &copy, output, &progress).await })
-            .await
+        self.run(Box::pin(async move {
+            copy::copy_to(&Env::new(&engine.template, ctx), &copy, output, &progress).await
+        }))
+        .await
     }
 
     fn spawn<T: Send + 'static>(
@@ -364,21 +382,16 @@ impl Engine {
             .spawn(work))
     }
 
-    /// Runs to the end on the engine's threads; stops when the caller goes away.
-    async fn run<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = Result<T, EngineError>> + Send + 'static,
-    ) -> Result<T, EngineError> {
+    /// Runs to the end on the engine's threads; stops when the caller goes away. Futures of planning take many kilobytes:
+    /// they come in a box, so that those of statements that need none stay small enough to be moved about.
+    async fn run<T: Send + 'static>(&self, work: BoxFuture<'static, Result<T, EngineError>>) -> Result<T, EngineError> {
         let task = self.spawn(work)?;
         let _stop = StopOnDrop(task.abort_handle());
         task.await.unwrap_or_else(|error| Err(lost(&error)))
     }
 
     /// Plans on the engine's threads and hands the rows over as they come.
-    async fn stream(
-        &self,
-        plan: impl Future<Output = Result<(Env, LogicalPlan, Option<Vec<String>>), EngineError>> + Send + 'static,
-    ) -> Result<RowStream, EngineError> {
+    async fn stream(&self, plan: BoxFuture<'static, Result<Planned, EngineError>>) -> Result<RowStream, EngineError> {
         let (schema_sender, schema) = tokio::sync::oneshot::channel();
         let (sender, batches) = mpsc::channel(BATCHES_WAITING_MAX);
         let task = self.spawn(async move {

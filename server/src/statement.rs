@@ -59,19 +59,27 @@ pub(crate) async fn run_statement(run: &mut Run<'_>, statement: &Statement) -> R
     let asked = Asked::new(&statement.tails, &run.params.tails, &settings)?;
     match &statement.body {
         Body::Query(query) => run.query(&asked, query).await,
-        Body::Explain { route: true, inner, .. } => run.explain_route(&asked, inner),
-        Body::Explain {
-            analyze,
-            verbose,
-            inner,
-            ..
-        } => run.explain(&asked, inner, *analyze, *verbose).await,
-        Body::Copy(copy) => run.copy(&asked, copy).await,
         Body::Write(write) => {
             let relations = &run.known.relations;
             let range = run.range_of(relations)?;
             run.write(&range, relations, Evaluate::Write(write)).await
         }
+        // Every request moves its future about: the rare ones do not make it larger.
+        other => Box::pin(run_other(run, &asked, other)).await,
+    }
+}
+
+/// All statements but reads and writes of rows.
+async fn run_other(run: &mut Run<'_>, asked: &Asked<'_>, body: &Body) -> Result<Output, Stop> {
+    match body {
+        Body::Explain { route: true, inner, .. } => run.explain_route(asked, inner),
+        Body::Explain {
+            analyze,
+            verbose,
+            inner,
+            ..
+        } => run.explain(asked, inner, *analyze, *verbose).await,
+        Body::Copy(copy) => run.copy(asked, copy).await,
         Body::CreateTable(table) => {
             let relations = Relations::in_tree(&**table);
             let range = run.range_of(&relations)?;
@@ -106,7 +114,7 @@ pub(crate) async fn run_statement(run: &mut Run<'_>, statement: &Statement) -> R
         Body::Remove(remove) => run.remove(remove).await,
         Body::Use { namespace, database } => run.select(namespace.as_deref(), database.as_deref()),
         Body::InfoFor(info) => run.info(info),
-        Body::Begin { read_only } => run.begin(&asked, *read_only).await,
+        Body::Begin { read_only } => run.begin(asked, *read_only).await,
         Body::Commit => run.commit().await,
         Body::Rollback => run.rollback(),
         Body::Savepoint(name) => run.savepoint(name),
@@ -175,17 +183,17 @@ impl Evaluate<'_> {
     ) -> Result<Evaluated, EngineError> {
         match self {
             Self::Write(write) => engine.write(ctx, write).await,
-            Self::CreateTable(table) => engine.create_table(ctx, table).await,
-            Self::CreateView(view) => engine.create_view(ctx, view).await,
-            Self::Type(statement) => engine.define_type(ctx, statement).await,
-            Self::Sequence(statement) => engine.define_sequence(ctx, statement).await,
-            Self::AlterTable(alter) => engine.alter_table(ctx, alter).await,
-            Self::CreateIndex(index) => engine.create_index(ctx, index).await,
-            Self::Define(define) => engine.define(ctx, define).await,
-            Self::Remove(remove) => engine.remove(ctx, remove).await,
+            Self::CreateTable(table) => Box::pin(engine.create_table(ctx, table)).await,
+            Self::CreateView(view) => Box::pin(engine.create_view(ctx, view)).await,
+            Self::Type(statement) => Box::pin(engine.define_type(ctx, statement)).await,
+            Self::Sequence(statement) => Box::pin(engine.define_sequence(ctx, statement)).await,
+            Self::AlterTable(alter) => Box::pin(engine.alter_table(ctx, alter)).await,
+            Self::CreateIndex(index) => Box::pin(engine.create_index(ctx, index)).await,
+            Self::Define(define) => Box::pin(engine.define(ctx, define)).await,
+            Self::Remove(remove) => Box::pin(engine.remove(ctx, remove)).await,
             Self::CopyFrom(copy, path) => {
                 let input = CopyInput::Path(path.into());
-                let copied = engine.copy_from(ctx, copy, input, Arc::clone(progress), None).await?;
+                let copied = Box::pin(engine.copy_from(ctx, copy, input, Arc::clone(progress), None)).await?;
                 Ok(copied.evaluated)
             }
         }
