@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{self, Expr, Visit as _, Visitor};
 
+use crate::pg::rewrite;
 use crate::prepare::{folded, folded_parts, quoted};
 use crate::tree::{call, query};
 
@@ -95,10 +96,15 @@ pub(crate) fn rows_in_select(projection: &mut [ast::SelectItem]) {
         let Expr::Function(function) = &*expr else {
             continue;
         };
-        let Some(name) = series(&function.name).filter(|name| name == "generate_series") else {
+        let Some(name) = <[String; 1]>::try_from(folded_parts(&function.name).unwrap_or_default()).ok() else {
             continue;
         };
-        let rows = unnest(expr.clone());
+        let [name] = name;
+        let rows = match name.as_str() {
+            "generate_series" => unnest(expr.clone()),
+            other if rewrite::gives_rows(other) => expr.clone(),
+            _ => continue,
+        };
         if let ast::SelectItem::ExprWithAlias { expr, .. } = item {
             *expr = rows;
         } else {

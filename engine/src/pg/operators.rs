@@ -110,6 +110,14 @@ impl ExprPlanner for Operators {
             (Some(ColumnType::Jsonb), GetFieldAccess::ListIndex { key }) => {
                 Ok(PlannerResult::Planned(call(&json::GET_B, vec![expr, *key])))
             }
+            (Some(list @ ColumnType::Array { .. }), GetFieldAccess::ListIndex { key })
+                if kept_as_text(list).is_some() =>
+            {
+                let element = datafusion::functions_nested::expr_fn::array_element(expr, (*key).clone());
+                let inside = when((*key).gt_eq(lit(1_i64)), element).end()?;
+                let item = kept_as_text(list).unwrap_or(ColumnType::Text);
+                Ok(PlannerResult::Planned(casts::read(inside, item, schema)))
+            }
             (Some(ColumnType::Array { .. }), GetFieldAccess::ListIndex { key })
                 if small_integer(&key).is_none_or(|at| at < 1) =>
             {
@@ -444,6 +452,12 @@ impl Choice<'_> {
             _ => Ok(Planned::Left(left, right)),
         }
     }
+}
+
+/// The type of an array's elements where their texts do not tell it.
+fn kept_as_text(list: ColumnType) -> Option<ColumnType> {
+    let is_one = |item: &ColumnType| matches!(item, ColumnType::Uuid | ColumnType::Json | ColumnType::Jsonb);
+    list.item().filter(is_one)
 }
 
 /// Whether an array is written out without a NULL: to DataFusion, NULLs are equal here.

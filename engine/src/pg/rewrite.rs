@@ -3,8 +3,8 @@
 use sqlparser::ast::{self, BinaryOperator};
 
 use super::interval;
-use crate::prepare::folded_parts;
-use crate::tree::call;
+use crate::prepare::{folded, folded_parts, quoted};
+use crate::tree::{self, call};
 use crate::value::array::{self, Item};
 
 /// Exchanges one expression, whose parts were exchanged before.
@@ -363,41 +363,80 @@ fn as_double(digits: &str) -> ast::Expr {
 
 /// Exchanges a function in FROM.
 pub(crate) fn table(factor: &mut ast::TableFactor) {
-    let ast::TableFactor::Table {
-        name,
-        alias,
-        args: Some(args),
-        ..
-    } = factor
-    else {
-        return;
+    let (name, alias, args) = match factor {
+        ast::TableFactor::Table {
+            name,
+            alias,
+            args: Some(args),
+            ..
+        } => (name, alias, &args.args),
+        ast::TableFactor::Function { name, alias, args, .. } => (name, alias, &*args),
+        _ => return,
     };
     let Some([name]) = folded_parts(name).map(|parts| <[String; 1]>::try_from(parts).unwrap_or_default()) else {
         return;
     };
-    if let Some([keys, values]) = pair_of_lists(&name) {
-        let lists = vec![call(keys, args.args.clone()), call(values, args.args.clone())];
-        let alias = pair_alias(alias.take(), &name);
-        *factor = ast::TableFactor::UNNEST {
-            alias: Some(alias),
-            array_exprs: lists,
-            with_offset: false,
-            with_offset_alias: None,
-            with_ordinality: false,
+    let (items, columns) = if let Some([keys, values]) = pair_of_lists(&name) {
+        let items = vec![rows_of(keys, args), rows_of(values, args)];
+        (items, vec!["key".to_owned(), "value".to_owned()])
+    } else if let Some(list) = list_function(&name) {
+        // A table that is called otherwise gives its name to its only column.
+        let column = match alias {
+            Some(alias) => folded(&alias.name),
+            None if name.contains("array_elements") => "value".to_owned(),
+            None => name.clone(),
         };
+        (vec![rows_of(list, args)], vec![column])
+    } else {
         return;
+    };
+    let mut alias = alias.take().unwrap_or_else(|| ast::TableAlias {
+        explicit: true,
+        name: ast::Ident::new(&name),
+        columns: Vec::new(),
+        at: None,
+    });
+    let named = alias.columns.len();
+    let rest = columns.iter().skip(named);
+    alias.columns.extend(rest.map(|column| ast::TableAliasColumnDef {
+        name: quoted(column),
+        data_type: None,
+    }));
+    let items = items
+        .into_iter()
+        .zip(&columns)
+        .map(|(expr, column)| ast::SelectItem::ExprWithAlias {
+            expr,
+            alias: quoted(column),
+        });
+    *factor = ast::TableFactor::Derived {
+        lateral: true,
+        subquery: Box::new(tree::query(items.collect(), Vec::new(), None)),
+        alias: Some(alias),
+        sample: None,
+    };
+}
+
+/// The elements of a list as rows, of the type that they have.
+fn rows_of(list: &str, args: &[ast::FunctionArg]) -> ast::Expr {
+    let rows = call("unnest", vec![arg(call(list, args.to_vec()))]);
+    let data_type = match list {
+        "json_array_items" | "json_value_list" => ast::DataType::JSON,
+        "jsonb_array_items" | "jsonb_value_list" => ast::DataType::JSONB,
+        _ => return rows,
+    };
+    ast::Expr::Cast {
+        kind: ast::CastKind::Cast,
+        expr: Box::new(rows),
+        data_type,
+        array: false,
+        format: None,
     }
-    let Some(list) = list_function(&name) else {
-        return;
-    };
-    let call = call(list, args.args.clone());
-    *factor = ast::TableFactor::UNNEST {
-        alias: alias.clone(),
-        array_exprs: vec![call],
-        with_offset: false,
-        with_offset_alias: None,
-        with_ordinality: false,
-    };
+}
+
+/// Whether a function gives rows that are made of a list.
+pub(crate) fn gives_rows(name: &str) -> bool {
+    list_function(name).is_some()
 }
 
 /// The functions that give as lists the two columns of the rows that `name` gives.
@@ -409,27 +448,6 @@ fn pair_of_lists(name: &str) -> Option<[&'static str; 2]> {
         "jsonb_each_text" => ["jsonb_key_list", "jsonb_value_texts"],
         _ => return None,
     })
-}
-
-/// The columns are `key` and `value` where nobody names them.
-fn pair_alias(alias: Option<ast::TableAlias>, function: &str) -> ast::TableAlias {
-    let mut alias = alias.unwrap_or_else(|| ast::TableAlias {
-        explicit: true,
-        name: ast::Ident::new(function),
-        columns: Vec::new(),
-        at: None,
-    });
-    let named = alias.columns.len();
-    alias.columns.extend(
-        ["key", "value"]
-            .iter()
-            .skip(named)
-            .map(|name| ast::TableAliasColumnDef {
-                name: ast::Ident::new(*name),
-                data_type: None,
-            }),
-    );
-    alias
 }
 
 /// The function that gives as a list what `name` gives as rows.
@@ -462,7 +480,7 @@ fn of_function(function: &ast::Function) -> Option<ast::Expr> {
         let ast::FunctionArguments::List(args) = &function.args else {
             return None;
         };
-        return Some(call("unnest", vec![arg(call(list, args.args.clone()))]));
+        return Some(rows_of(list, &args.args));
     }
     match (name.as_str(), arity(function)) {
         ("json_agg", 1) => Some(aggregated(function, "to_json", "json_of_items")),
