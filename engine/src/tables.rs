@@ -17,6 +17,7 @@ const ORDINALITY: &str = "ordinality";
 /// Gives a function in FROM its column's name, lets its arguments speak of what stands before it, and numbers its rows
 /// for WITH ORDINALITY.
 pub(crate) fn name_rows(factor: &mut ast::TableFactor) {
+    unnest_by_name(factor);
     let (list, function, alias, numbered) = match factor {
         ast::TableFactor::Table {
             name,
@@ -70,6 +71,37 @@ pub(crate) fn name_rows(factor: &mut ast::TableFactor) {
     };
     name_column(alias, &function, numbered);
     *factor = rows_of(list, numbered, alias.take());
+}
+
+/// `LATERAL unnest(a)`, which sqlparser reads as a function like any other.
+fn unnest_by_name(factor: &mut ast::TableFactor) {
+    let ast::TableFactor::Function {
+        name,
+        args,
+        alias,
+        with_ordinality,
+        ..
+    } = factor
+    else {
+        return;
+    };
+    if folded_parts(name).as_deref() != Some(&["unnest".to_owned()]) {
+        return;
+    }
+    let values = args.iter().map(|arg| match arg {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    });
+    let Some(array_exprs) = values.collect::<Option<Vec<_>>>() else {
+        return;
+    };
+    *factor = ast::TableFactor::UNNEST {
+        alias: alias.take(),
+        array_exprs,
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: *with_ordinality,
+    };
 }
 
 fn is_whole_number(arg: &ast::FunctionArg) -> bool {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use candor_storage::ColumnType;
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
-use datafusion::functions_nested::expr_fn::{array_concat, array_has_all, array_has_any};
+use datafusion::functions_nested::expr_fn::{array_append, array_concat, array_has_all, array_has_any, array_prepend};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
 use datafusion::logical_expr::{BinaryExpr, Expr, GetFieldAccess, Operator, lit, when};
 use sqlparser::ast::BinaryOperator as Op;
 
 use super::function::{Spec, call};
 use super::literal::{Side, cast_to, constant_date, narrowed, small_integer, typed, unknown_text};
-use super::wider::wider_array;
+use super::wider::{depth, wider_array, wider_arrays};
 use super::{array, bytes, casts, enums, json, number, overload, time};
 
 /// Chooses operators.
@@ -265,6 +265,9 @@ impl Choice<'_> {
                 let right = typed(unknown_text(&right).unwrap_or_default(), ColumnType::Bytes)?;
                 Ok(Planned::Done(call(&bytes::CONCAT, vec![left, right])))
             }
+            // NULL without a type is an array, of nothing.
+            (Side::Typed(ColumnType::Array { .. }), _) if is_null(&right) => Ok(Planned::Done(left)),
+            (_, Side::Typed(ColumnType::Array { .. })) if is_null(&left) => Ok(Planned::Done(right)),
             (Side::Typed(list @ ColumnType::Array { .. }), Side::Unknown) => {
                 let right = Self::array_part(&right, list)?;
                 Ok(Planned::Left(left, right))
@@ -272,6 +275,18 @@ impl Choice<'_> {
             (Side::Unknown, Side::Typed(list @ ColumnType::Array { .. })) => {
                 let left = Self::array_part(&left, list)?;
                 Ok(Planned::Left(left, right))
+            }
+            // An array of one dimension less is an element.
+            (Side::Typed(a @ ColumnType::Array { .. }), Side::Typed(b @ ColumnType::Array { .. }))
+                if depth(a).abs_diff(depth(b)) == 1 =>
+            {
+                let (wide_a, wide_b) = wider_arrays(a, b);
+                let (left, right) = (cast_to(left, wide_a), cast_to(right, wide_b));
+                Ok(Planned::Done(if depth(a) > depth(b) {
+                    array_append(left, right)
+                } else {
+                    array_prepend(left, right)
+                }))
             }
             (Side::Typed(a @ ColumnType::Array { .. }), Side::Typed(b @ ColumnType::Array { .. })) => {
                 let (left, right, a, b) = match wider_array(a, b) {
@@ -458,6 +473,10 @@ impl Choice<'_> {
 fn kept_as_text(list: ColumnType) -> Option<ColumnType> {
     let is_one = |item: &ColumnType| matches!(item, ColumnType::Uuid | ColumnType::Json | ColumnType::Jsonb);
     list.item().filter(is_one)
+}
+
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(ScalarValue::Null, _))
 }
 
 /// Whether an array is written out without a NULL: to DataFusion, NULLs are equal here.

@@ -608,15 +608,27 @@ fn any_or_null(left: &ast::Expr, op: &BinaryOperator, list: &ast::Expr) -> Optio
         condition,
         result: truth(result),
     };
-    let without_null = ast::Expr::UnaryOp {
-        op: ast::UnaryOperator::Not,
-        expr: Box::new(call("array_holds_null", vec![arg(list.clone())])),
+    let binary = |left: ast::Expr, op: BinaryOperator, right: ast::Expr| ast::Expr::BinaryOp {
+        left: Box::new(left),
+        op,
+        right: Box::new(right),
     };
+    let zero = ast::Expr::Value(ast::Value::Number("0".to_owned(), false).into());
+    let is_empty = binary(call("cardinality", vec![arg(list.clone())]), BinaryOperator::Eq, zero);
+    let holds_null = call("array_holds_null", vec![arg(list.clone())]);
+    let without_null = binary(
+        ast::Expr::IsNotNull(Box::new(ast::Expr::Nested(Box::new(left.clone())))),
+        BinaryOperator::And,
+        ast::Expr::UnaryOp {
+            op: ast::UnaryOperator::Not,
+            expr: Box::new(holds_null),
+        },
+    );
     Some(ast::Expr::Case {
         case_token: ast::helpers::attached_token::AttachedToken::empty(),
         end_token: ast::helpers::attached_token::AttachedToken::empty(),
         operand: None,
-        conditions: vec![when(any, true), when(without_null, false)],
+        conditions: vec![when(any, true), when(is_empty, false), when(without_null, false)],
         else_result: None,
     })
 }

@@ -21,6 +21,24 @@ pub(super) fn wider_array(one: ColumnType, other: ColumnType) -> Option<ColumnTy
     (0..depth).try_fold(wide, |ty, _| ty.array())
 }
 
+/// The types of two arrays of any dimensions with the elements that both can have.
+pub(super) fn wider_arrays(one: ColumnType, other: ColumnType) -> (ColumnType, ColumnType) {
+    let (ColumnType::Array { element, .. }, ColumnType::Array { element: with, .. }) = (one, other) else {
+        return (one, other);
+    };
+    let wide = wider(element.into(), with.into()).unwrap_or(element.into());
+    let array = |like: ColumnType| (0..depth(like)).try_fold(wide, |ty, _| ty.array());
+    (array(one).unwrap_or(one), array(other).unwrap_or(other))
+}
+
+/// How many dimensions an array has.
+pub(super) const fn depth(ty: ColumnType) -> u8 {
+    match ty {
+        ColumnType::Array { depth, .. } => depth,
+        _ => 0,
+    }
+}
+
 fn wider(one: ColumnType, other: ColumnType) -> Option<ColumnType> {
     let is_float = |ty| matches!(ty, ColumnType::Float32 | ColumnType::Float64);
     if is_float(one) && is_float(other)
