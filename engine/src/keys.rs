@@ -17,7 +17,7 @@ use crate::error::EngineError;
 pub(crate) type Key = Box<[u8]>;
 
 /// More keys than this in an IN list are found by a scan.
-const LOOKUP_KEYS_MAX: usize = 1024;
+pub(crate) const LOOKUP_KEYS_MAX: usize = 1024;
 
 /// The key of a row in a collection without a primary key.
 pub(crate) fn row_id_key(id: u64) -> Key {

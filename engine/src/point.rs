@@ -1,21 +1,22 @@
-//! Reads of one row by its whole primary key, answered without planning.
+//! Reads of rows by their whole primary key, answered without planning.
 //!
-//! `SELECT columns FROM collection WHERE key = constant [AND …]` is most of what an application asks. Planning it takes
+//! `SELECT columns FROM collection WHERE key = constant [AND …]`, or `key IN (constants)`, is most of what an application asks. Planning it takes
 //! DataFusion most of a millisecond; looking it up takes microseconds. Anything that is not exactly of this form, and
 //! any constant that is not exactly of the key's type, goes the long way: this module never refuses, and never answers
 //! differently from a plan.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
-use arrow::compute::concat_batches;
+use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::compute::{concat, concat_batches, filter_record_batch, take};
 use arrow::datatypes::{Schema, SchemaRef};
 use candor_storage::{Catalog, CollectionDef, ColumnDef, ColumnType};
 use sqlparser::ast;
 
 use crate::context::{Param, StatementContext};
 use crate::error::EngineError;
-use crate::keys::{key_columns, key_schema};
+use crate::keys::{KeyCoder, LOOKUP_KEYS_MAX, key_columns, key_schema};
 use crate::prepare::{folded, folded_parts};
 use crate::scan::CollectionTable;
 use crate::text::TextColumn;
@@ -46,7 +47,7 @@ pub(crate) fn answer(ctx: &StatementContext, statement: &ast::Statement) -> Resu
 pub(crate) struct PointRead {
     def: Arc<CollectionDef>,
     schema: SchemaRef,
-    keys: FixedKey,
+    keys: FixedKeys,
     /// Ordinals of the answer's columns.
     projection: Vec<usize>,
     /// The same under the names the statement gives them.
@@ -86,10 +87,11 @@ impl PointRead {
     }
 }
 
-/// The key that a statement fixes, by constants of its own or by parameters.
-pub(crate) struct FixedKey {
+/// The keys that a statement fixes, by constants of its own or by parameters.
+pub(crate) struct FixedKeys {
     schema: SchemaRef,
-    columns: Vec<KeySource>,
+    /// For each column of the key the values that it may have.
+    columns: Vec<Vec<KeySource>>,
 }
 
 enum KeySource {
@@ -98,21 +100,65 @@ enum KeySource {
     Constant(ArrayRef),
 }
 
-impl FixedKey {
-    /// The key as columns; `None` if a parameter is not exactly of its column's type.
+impl FixedKeys {
+    /// The keys as columns, each key once; `None` if a parameter is not exactly of its column's type.
     pub(crate) fn batch(&self, def: &CollectionDef, params: &[Param]) -> Option<RecordBatch> {
-        let columns = key_columns(def)
-            .zip(&self.columns)
-            .map(|(column, source)| match source {
-                KeySource::Parameter(place) => param_value(column.ty, params.get(*place)?),
-                KeySource::Constant(value) => Some(Arc::clone(value)),
-            });
-        RecordBatch::try_new(Arc::clone(&self.schema), columns.collect::<Option<Vec<_>>>()?).ok()
+        let values = key_columns(def).zip(&self.columns).map(|(column, sources)| {
+            let values = sources.iter().map(|source| source.value(column.ty, params));
+            all_values(&values.collect::<Option<Vec<_>>>()?)
+        });
+        let columns = each_with_each(values.collect::<Option<Vec<_>>>()?)?;
+        let keys = RecordBatch::try_new(Arc::clone(&self.schema), columns).ok()?;
+        if keys.num_rows() == 1 {
+            return Some(keys);
+        }
+        let mut seen = HashSet::new();
+        let encoded = KeyCoder::of_types(&keys).ok()?.encode(keys.columns()).ok()?;
+        let is_first: BooleanArray = encoded.into_iter().map(|key| Some(seen.insert(key))).collect();
+        filter_record_batch(&keys, &is_first).ok()
+    }
+
+    /// How many keys there are at most.
+    fn count(&self) -> Option<usize> {
+        let counts = self.columns.iter().map(Vec::len);
+        counts.into_iter().try_fold(1_usize, usize::checked_mul)
     }
 }
 
-/// The collection, and the key that `condition` fixes, if it does nothing else.
-pub(crate) fn fixed_key(
+impl KeySource {
+    fn value(&self, ty: ColumnType, params: &[Param]) -> Option<ArrayRef> {
+        match self {
+            Self::Parameter(place) => param_value(ty, params.get(*place)?),
+            Self::Constant(value) => Some(Arc::clone(value)),
+        }
+    }
+}
+
+/// Arrays of one value as one array.
+fn all_values(values: &[ArrayRef]) -> Option<ArrayRef> {
+    match values {
+        [value] => Some(Arc::clone(value)),
+        values => concat(&values.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>()).ok(),
+    }
+}
+
+/// Every value of each column beside every value of the others.
+fn each_with_each(columns: Vec<ArrayRef>) -> Option<Vec<ArrayRef>> {
+    let rows: usize = columns.iter().map(|column| column.len()).product();
+    if rows == 1 {
+        return Some(columns);
+    }
+    let mut repeats = rows;
+    let spread = columns.iter().map(|column| {
+        repeats /= column.len();
+        let places = (0..rows).map(|row| (row / repeats % column.len()) as u64);
+        take(column, &UInt64Array::from_iter_values(places), None).ok()
+    });
+    spread.collect()
+}
+
+/// The collection, and the keys that `condition` fixes, if it does nothing else.
+pub(crate) fn fixed_keys(
     ctx: &StatementContext,
     table: &ast::TableWithJoins,
     condition: &ast::Expr,
@@ -139,7 +185,8 @@ struct Read<'a> {
     /// What the columns may be qualified with.
     qualifier: String,
     projection: &'a [ast::SelectItem],
-    equalities: Vec<(String, &'a ast::Expr)>,
+    /// Columns of the key, and the constants they are equal to one of.
+    equalities: Vec<(String, &'a [ast::Expr])>,
 }
 
 impl<'a> Read<'a> {
@@ -183,7 +230,7 @@ impl<'a> Read<'a> {
         Some(read)
     }
 
-    /// Collects `column = constant` out of a chain of ANDs.
+    /// Collects `column = constant` and `column IN (constants)` out of a chain of ANDs.
     fn equalities(&mut self, expr: &'a ast::Expr) -> Option<()> {
         match expr {
             ast::Expr::Nested(inner) => self.equalities(inner),
@@ -204,7 +251,15 @@ impl<'a> Read<'a> {
                     Some(column) => (column, right.as_ref()),
                     None => (self.column(right)?, left.as_ref()),
                 };
-                self.equalities.push((column, constant));
+                self.equalities.push((column, std::slice::from_ref(constant)));
+                Some(())
+            }
+            ast::Expr::InList {
+                expr,
+                list,
+                negated: false,
+            } => {
+                self.equalities.push((self.column(expr)?, list));
                 Some(())
             }
             _ => None,
@@ -222,19 +277,24 @@ impl<'a> Read<'a> {
         }
     }
 
-    /// One key, if each of its columns is fixed exactly once and nothing else is asked.
-    fn keys(&self, def: &CollectionDef) -> Option<FixedKey> {
+    /// The keys, if each of their columns is fixed exactly once and nothing else is asked.
+    fn keys(&self, def: &CollectionDef) -> Option<FixedKeys> {
         if def.key.is_empty() || self.equalities.len() != def.key.len() {
             return None;
         }
-        let source = |column: &ColumnDef| {
-            let (_, constant) = self.equalities.iter().find(|(name, _)| *name == column.name)?;
-            key_source(column.ty, constant)
+        let sources = |column: &ColumnDef| {
+            let (_, constants) = self.equalities.iter().find(|(name, _)| *name == column.name)?;
+            constants
+                .iter()
+                .map(|constant| key_source(column.ty, constant))
+                .collect()
         };
-        Some(FixedKey {
+        let keys = FixedKeys {
             schema: key_schema(def),
-            columns: key_columns(def).map(source).collect::<Option<_>>()?,
-        })
+            columns: key_columns(def).map(sources).collect::<Option<_>>()?,
+        };
+        let count = keys.count()?;
+        (1..=LOOKUP_KEYS_MAX).contains(&count).then_some(keys)
     }
 
     /// Ordinals and names of the answer's columns.

@@ -118,7 +118,8 @@ impl<'a> Direct<'a> {
     }
 }
 
-/// `UPDATE t SET … WHERE key = constant` and `DELETE FROM t WHERE key = constant`; `None` for anything else.
+/// `UPDATE t SET … WHERE key = constant` and `DELETE FROM t WHERE key = constant`, or `key IN (constants)`; `None` for
+/// anything else.
 pub(crate) fn by_key(env: &Env, statement: &ast::Statement) -> Option<Evaluated> {
     match statement {
         ast::Statement::Update(update) => update_by_key(env, update),
@@ -127,21 +128,21 @@ pub(crate) fn by_key(env: &Env, statement: &ast::Statement) -> Option<Evaluated>
     }
 }
 
-/// The row with a key that the condition fixes, if there is one.
-struct Row {
+/// The rows with the keys that the condition fixes.
+struct Rows {
     def: Arc<CollectionDef>,
     places: Vec<Place>,
     existing: Existing,
 }
 
-impl Row {
+impl Rows {
     fn of(env: &Env, table: &ast::TableWithJoins, condition: &ast::Expr) -> Option<Self> {
-        let (def, key) = point::fixed_key(&env.ctx, table, condition)?;
+        let (def, keys) = point::fixed_keys(&env.ctx, table, condition)?;
         if has_actions(env, &def) {
             return None;
         }
         let existing = Existing::of(&env.ctx, &def);
-        let found = existing.find(&def.key, &key).ok()?;
+        let found = existing.find(&def.key, &keys).ok()?;
         Some(Self {
             def,
             places: found.into_iter().flatten().collect(),
@@ -170,15 +171,15 @@ fn update_by_key(env: &Env, update: &ast::Update) -> Option<Evaluated> {
     if !optimizer_hints.is_empty() || !order_by.is_empty() {
         return None;
     }
-    let row = Row::of(env, table, selection)?;
-    let def = &row.def;
+    let rows = Rows::of(env, table, selection)?;
+    let def = &rows.def;
     let assigned = assignments(def, list).ok()?;
     let alias = alias_of(table, def)?;
-    let old = row.existing.read(&row.places).ok()?;
+    let old = rows.existing.read(&rows.places).ok()?;
     let direct = Direct::new(env, &[Side::collection(&alias, def)])?;
     // The expressions are looked at also where there is no row: they may be wrong.
     let values = direct.updated(def, &assigned, &old)?;
-    if row.places.is_empty() {
+    if rows.places.is_empty() {
         return Some(Evaluated::nothing());
     }
     let names: Vec<String> = def.columns.iter().map(|column| column.name.clone()).collect();
@@ -186,7 +187,7 @@ fn update_by_key(env: &Env, update: &ast::Update) -> Option<Evaluated> {
         .ok()?
         .complete(&values, old.num_rows())
         .ok()?;
-    let ended = row.existing.identity(&row.places, &old).ok()?;
+    let ended = rows.existing.identity(&rows.places, &old).ok()?;
     let changed = assigned.keys().filter_map(|name| def.column(name)).collect();
     unique::check(env, def, Some(&ended), std::slice::from_ref(&begun), Some(&changed)).ok()?;
     Some(change(def, ended, Some(begun)))
@@ -212,13 +213,13 @@ fn delete_by_key(env: &Env, delete: &ast::Delete) -> Option<Evaluated> {
     if !optimizer_hints.is_empty() || !tables.is_empty() || !order_by.is_empty() {
         return None;
     }
-    let row = Row::of(env, table, selection)?;
-    if row.places.is_empty() {
+    let rows = Rows::of(env, table, selection)?;
+    if rows.places.is_empty() {
         return Some(Evaluated::nothing());
     }
-    let old = row.existing.read(&row.places).ok()?;
-    let ended = row.existing.identity(&row.places, &old).ok()?;
-    Some(change(&row.def, ended, None))
+    let old = rows.existing.read(&rows.places).ok()?;
+    let ended = rows.existing.identity(&rows.places, &old).ok()?;
+    Some(change(&rows.def, ended, None))
 }
 
 /// What the statement calls the table.
