@@ -384,7 +384,10 @@ fn unwrap(error: DataFusionError) -> Root {
             Ok(ours) => Root::Ours(ours),
             Err(inner) => match inner.downcast::<DataFusionError>() {
                 Ok(theirs) => unwrap(*theirs),
-                Err(inner) => Root::Theirs(DataFusionError::External(inner)),
+                Err(inner) => match inner.downcast::<regex::Error>() {
+                    Ok(regex) => Root::Ours(Box::new(EngineError::bad_value(regex.to_string()))),
+                    Err(inner) => Root::Theirs(DataFusionError::External(inner)),
+                },
             },
         },
         DataFusionError::ArrowError(arrow, backtrace) => match *arrow {

@@ -218,7 +218,8 @@ impl ScalarUDFImpl for RowFunction {
 impl RowFunction {
     fn row(&self, arrays: &[ArrayRef], row: usize, ty: &DataType) -> Result<ScalarValue> {
         let null = || ScalarValue::try_from(ty);
-        if !self.spec.0.sees_null && arrays.iter().any(|array| array.is_null(row)) {
+        let is_null = |array: &ArrayRef| array.is_null(row) || *array.data_type() == DataType::Null;
+        if !self.spec.0.sees_null && arrays.iter().any(is_null) {
             return null();
         }
         let args = arrays
