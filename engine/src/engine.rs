@@ -11,7 +11,8 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use candor_parser::{Body, Copy, Define, Remove};
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::LogicalPlanBuilder;
+use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 use futures::{Stream, StreamExt as _};
 use sqlparser::ast;
@@ -78,7 +79,7 @@ impl std::fmt::Debug for Engine {
 }
 
 /// A query that is about to run: its surroundings, its plan, and the names of its columns where they are not the plan's.
-type Planned = (Env, LogicalPlan, Option<Vec<String>>);
+type Planned = (Env, Arc<dyn ExecutionPlan>, Option<Vec<String>>);
 
 impl Engine {
     /// Starts the threads.
@@ -112,7 +113,7 @@ impl Engine {
         let statement = statement.clone();
         self.stream(Box::pin(async move {
             let env = Env::new(&engine.template, ctx);
-            let plan = env.plan(&statement).await?;
+            let plan = env.query(&statement).await?;
             Ok((env, plan, column_names(&statement)))
         }))
         .await
@@ -155,6 +156,7 @@ impl Engine {
             let plan = explained
                 .and_then(LogicalPlanBuilder::build)
                 .map_err(|error| env.error(error))?;
+            let plan = env.physical(&plan).await?;
             Ok((env, plan, None))
         }))
         .await
@@ -397,7 +399,7 @@ impl Engine {
         let task = self.spawn(async move {
             let started = async {
                 let (env, plan, names) = plan.await?;
-                let stream = env.answer(env.physical(&plan).await?, names)?;
+                let stream = env.answer(plan, names)?;
                 Ok((env, stream))
             };
             let (env, mut stream) = match started.await {

@@ -31,6 +31,7 @@ use crate::prepare::{folded, folded_parts, prepared_query};
 use crate::scan::rows_scanned;
 use crate::shown::Shown;
 use crate::spans::closest;
+use crate::statement_memo::{is_lasting, with_tables};
 use crate::write::Evaluated;
 
 /// Below this many rows in all of its tables, a statement runs on one thread: dealing rows out costs more than it
@@ -169,15 +170,44 @@ impl Env {
         error
     }
 
-    /// Optimizes a plan for as many threads as its tables are worth.
+    /// A query ready to run, with the optimized plan of its last run if that still holds.
+    pub(crate) async fn query(&self, statement: &ast::Statement) -> Result<Arc<dyn ExecutionPlan>, EngineError> {
+        let (catalog, database, params) = (self.names.definitions(), self.ctx.name_database(), &self.ctx.params);
+        let may_keep = self.ctx.snapshot.is_some() && self.ctx.pending.is_none() && self.with.is_none();
+        if may_keep && let Some(kept) = self.ctx.memo.plan(catalog, database, params) {
+            let plan = with_tables(&kept, |table| self.names.table(table.def()));
+            return self.operators(&plan.map_err(|error| self.error(error))?).await;
+        }
+        let plan = self.plan(statement).await?;
+        let optimized = self.optimized(&plan)?;
+        if may_keep && is_lasting(&plan, self.names.template()) && !limits::has_computed(statement) {
+            let kept = self.ctx.memo.keep_plan(catalog, database, params, &optimized);
+            kept.map_err(|error| self.error(error))?;
+        }
+        self.operators(&optimized).await
+    }
+
+    /// A plan ready to run.
     pub(crate) async fn physical(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>, EngineError> {
-        let planned = if self.rows_max(plan) < PARALLEL_ROWS_MIN {
-            let mut narrow = self.state().clone();
-            narrow.config_mut().options_mut().execution.target_partitions = 1;
-            narrow.create_physical_plan(plan).await
+        self.operators(&self.optimized(plan)?).await
+    }
+
+    fn optimized(&self, plan: &LogicalPlan) -> Result<LogicalPlan, EngineError> {
+        self.state().optimize(plan).map_err(|error| self.error(error))
+    }
+
+    /// The operators of an optimized plan, for as many threads as its tables are worth.
+    async fn operators(&self, optimized: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>, EngineError> {
+        let narrow;
+        let state = if self.rows_max(optimized) < PARALLEL_ROWS_MIN {
+            let mut state = self.state().clone();
+            state.config_mut().options_mut().execution.target_partitions = 1;
+            narrow = state;
+            &narrow
         } else {
-            self.state().create_physical_plan(plan).await
+            self.state()
         };
+        let planned = state.query_planner().create_physical_plan(optimized, state).await;
         planned.map_err(|error| self.error(error))
     }
 

@@ -31,6 +31,13 @@ pub(crate) async fn computed(mut statement: ast::Statement, env: &Env) -> Result
     Ok(statement)
 }
 
+/// Whether a LIMIT or OFFSET of `statement` is to be computed first.
+pub(crate) fn has_computed(statement: &ast::Statement) -> bool {
+    let mut taken = Taken(Vec::new());
+    let _ = statement.clone().visit(&mut taken);
+    !taken.0.is_empty()
+}
+
 /// Stands before the place of a computed number; no parameter is called so.
 const PLACE: char = '\0';
 

@@ -105,11 +105,15 @@ fn is_fixed(expr: &ast::Expr) -> bool {
 }
 
 fn is_instant(value: &ast::Value) -> bool {
-    let text = match value {
-        ast::Value::SingleQuotedString(text) | ast::Value::EscapedStringLiteral(text) => text,
-        ast::Value::Placeholder(_) => return true,
-        _ => return false,
-    };
+    match value {
+        ast::Value::SingleQuotedString(text) | ast::Value::EscapedStringLiteral(text) => names_instant(text),
+        ast::Value::Placeholder(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether a text, read as a date or a time, may mean another moment each time.
+pub(crate) fn names_instant(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     INSTANTS.iter().any(|word| text.contains(word))
 }

@@ -144,7 +144,7 @@ fn all_values(values: &[ArrayRef]) -> Option<ArrayRef> {
 
 /// Every value of each column beside every value of the others.
 fn each_with_each(columns: Vec<ArrayRef>) -> Option<Vec<ArrayRef>> {
-    let rows: usize = columns.iter().map(|column| column.len()).product();
+    let rows: usize = columns.iter().map(Array::len).product();
     if rows == 1 {
         return Some(columns);
     }

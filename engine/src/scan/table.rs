@@ -71,6 +71,15 @@ impl CollectionTable {
         }
     }
 
+    /// The same without any rows.
+    pub(crate) fn without_rows(&self) -> Self {
+        Self {
+            base: None,
+            pending: None,
+            ..self.clone()
+        }
+    }
+
     /// The same with the hidden row id as last column, for writes to collections without a key.
     pub(crate) fn with_row_id(mut self) -> Self {
         let mut fields: Vec<_> = self.schema.fields().iter().cloned().collect();

@@ -1,5 +1,6 @@
 //! A database for tests: one engine over one store in a temporary folder, applying what it evaluates.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::Array as _;
@@ -8,7 +9,7 @@ use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use candor_engine::{
     CopyInput, CopyOutput, Engine, EngineConfig, EngineError, Evaluated, Param, PendingWrites, ScriptText,
-    StatementContext,
+    StatementContext, StatementMemo,
 };
 use candor_parser::{Body, CopyDirection, CopyTarget, parse_script};
 use candor_proto::{Epoch, LogIndex, RangeId, RangeName};
@@ -26,6 +27,10 @@ pub(crate) struct Db {
     runtime: tokio::runtime::Runtime,
     pending: Option<PendingWrites>,
     snapshot: Option<candor_storage::Snapshot>,
+    /// What the engine keeps of each statement, by its script and its place there, as a server has it.
+    memos: HashMap<(String, usize), Arc<StatementMemo>>,
+    pub(crate) now_micros: i64,
+    pub(crate) database: String,
     folder: tempfile::TempDir,
 }
 
@@ -48,6 +53,9 @@ impl Db {
                 .expect("a runtime"),
             pending: None,
             snapshot: None,
+            memos: HashMap::new(),
+            now_micros: NOW_MICROS,
+            database: "main".to_owned(),
             folder,
         };
         db.append(&Record::LeaderElected { node: "n1".into() });
@@ -74,9 +82,9 @@ impl Db {
     }
 
     fn context(&self, script: &str, params: &[Param], at: Option<LogIndex>) -> StatementContext {
-        let mut ctx = StatementContext::new("n1".into(), NOW_MICROS);
+        let mut ctx = StatementContext::new("n1".into(), self.now_micros);
         ctx.namespace = Some("main".to_owned());
-        ctx.database = Some("main".to_owned());
+        ctx.database = Some(self.database.clone());
         let snapshot = || self.store.snapshot(at).expect("a version that is there");
         ctx.snapshot = Some(self.snapshot.clone().unwrap_or_else(snapshot));
         ctx.pending = self.pending.clone().map(Arc::new);
@@ -118,8 +126,9 @@ impl Db {
             Err(error) => panic!("{script}\n{error}"),
         };
         let mut last = Answer::default();
-        for statement in statements {
-            let ctx = self.context(script, params, None);
+        for (place, statement) in statements.into_iter().enumerate() {
+            let mut ctx = self.context(script, params, None);
+            ctx.memo = Arc::clone(self.memos.entry((script.to_owned(), place)).or_default());
             last = self.execute(ctx, &statement.body)?;
         }
         Ok(last)

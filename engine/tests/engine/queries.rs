@@ -316,6 +316,88 @@ fn point_reads_answer_what_a_plan_answers() {
     assert_eq!(db.run("SELECT c FROM p WHERE a = 1 AND b = 'x' AND c > 10"), rows![]);
 }
 
+/// The same text again is the same question about what is there now, whatever was kept of it.
+#[test]
+fn a_statement_that_is_asked_again_is_answered_anew() {
+    let mut db = Db::new();
+    db.run("CREATE TABLE a (id INT PRIMARY KEY, n INT)");
+    db.run("CREATE VIEW v AS SELECT id, n FROM a WHERE n > 0");
+    let (rows, view) = (
+        "SELECT id, n * 2 FROM a WHERE n > 0 ORDER BY id",
+        "SELECT count(*) FROM v",
+    );
+    let pairs = "SELECT x.id FROM a x WHERE EXISTS (SELECT 1 FROM a y WHERE y.n = x.n AND y.id <> x.id) ORDER BY 1";
+    assert_eq!(
+        (db.run(rows), db.run(view), db.run(pairs)),
+        (rows![], rows![[0]], rows![])
+    );
+    db.run("INSERT INTO a VALUES (1, 5), (2, 5)");
+    let two = (rows![[1, 10], [2, 10]], rows![[2]], rows![[1], [2]]);
+    assert_eq!((db.run(rows), db.run(view), db.run(pairs)), two);
+    assert_eq!((db.run(rows), db.run(view), db.run(pairs)), two);
+
+    // What an open transaction wrote is seen by it, and by nobody afterwards.
+    db.run("BEGIN");
+    db.run("DELETE FROM a WHERE id = 1");
+    assert_eq!(
+        (db.run(rows), db.run(view), db.run(pairs)),
+        (rows![[2, 10]], rows![[1]], rows![])
+    );
+    db.run("ROLLBACK");
+    assert_eq!((db.run(rows), db.run(view), db.run(pairs)), two);
+
+    // Other definitions, another database, other parameters.
+    db.run("CREATE OR REPLACE VIEW v AS SELECT 1 AS one WHERE false");
+    assert_eq!(db.run(view), rows![[0]]);
+    db.run("ALTER TABLE a ALTER COLUMN n TYPE BIGINT");
+    db.run("UPDATE a SET n = 5000000000 WHERE id = 2");
+    assert_eq!(db.run(rows), rows![[1, 10], [2, 10_000_000_000_i64]]);
+    db.run("DEFINE DATABASE other");
+    db.run("CREATE TABLE other.a (id INT PRIMARY KEY, n INT)");
+    db.database = "other".to_owned();
+    assert_eq!(db.run(rows), rows![]);
+    db.database = "main".to_owned();
+    let above = "SELECT id FROM a WHERE n > $1 ORDER BY id";
+    for (bound, expected) in [
+        (0, rows![[1], [2]]),
+        (5, rows![[2]]),
+        (5, rows![[2]]),
+        (0, rows![[1], [2]]),
+    ] {
+        let answer = db.run_with(above, &[Param::Int(bound)]).expect("runs");
+        assert_eq!(answer.rows, expected, "above {bound}");
+    }
+    db.run("DROP TABLE a");
+    assert_eq!(db.fail(rows).code().as_str(), "unknown-collection");
+}
+
+#[test]
+fn what_asks_for_the_instant_or_for_chance_is_never_kept() {
+    let mut db = Db::new();
+    db.run("CREATE TABLE a (id INT PRIMARY KEY, t TIMESTAMP)");
+    db.run("INSERT INTO a VALUES (1, '2024-05-06'), (2, '2030-01-01')");
+    db.run("CREATE VIEW past AS SELECT id FROM a WHERE t < now()");
+    let asked = [
+        "SELECT id FROM a WHERE t < now() ORDER BY id",
+        "SELECT id FROM a WHERE t::date <= current_date ORDER BY id",
+        "SELECT id FROM past ORDER BY id",
+    ];
+    for query in asked {
+        assert_eq!(db.run(query), rows![[1]], "{query}");
+    }
+    // Ten years later.
+    db.now_micros += 3_652 * 86_400 * 1_000_000;
+    for query in asked {
+        assert_eq!(db.run(query), rows![[1], [2]], "{query}");
+    }
+    let random = "SELECT random() FROM a";
+    assert_ne!(db.run(random), db.run(random));
+    let limited = "SELECT id FROM a ORDER BY id LIMIT (SELECT count(*) FROM a WHERE id < 2)";
+    assert_eq!(db.run(limited), rows![[1]]);
+    db.run("DELETE FROM a WHERE id = 1");
+    assert_eq!(db.run(limited), rows![]);
+}
+
 #[test]
 fn older_versions_stay_readable() {
     let mut db = Db::new();
