@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use candor_engine::{Engine, EngineConfig, Evaluated, Param, StatementContext};
+use candor_engine::{Engine, EngineConfig, Evaluated, Param, StatementContext, StatementMemo};
 use candor_parser::{Body, Statement, parse_script};
 use candor_proto::{Epoch, RangeId, RangeName};
 use candor_storage::{Outcome, RangeStore, Record, Transaction};
@@ -99,6 +99,8 @@ impl Base {
     }
 
     async fn reads(&self, what: &str, duration: Duration, read: impl Fn() -> Result<Arc<Statement>>) -> Result<()> {
+        // As a server keeps it with the text.
+        let memo = Arc::new(StatementMemo::default());
         let started = Instant::now();
         let (mut latencies, mut id) = (Vec::new(), 1_i64);
         while started.elapsed() < duration {
@@ -108,7 +110,8 @@ impl Base {
             let Body::Query(query) = &statement.body else {
                 bail!("{READ} is no query");
             };
-            let ctx = self.context(&[Param::Int(id + 1)])?;
+            let mut ctx = self.context(&[Param::Int(id + 1)])?;
+            ctx.memo = Arc::clone(&memo);
             let batches = self.engine.query(ctx, query).await?.collect().await?;
             let rows = batches.iter().fold(0, |rows, batch| rows + batch.num_rows());
             anyhow::ensure!(rows == 1, "{rows} rows, and one is there");

@@ -86,6 +86,8 @@ pub(crate) struct Tally {
     pub(crate) topics: BTreeMap<String, Row>,
     /// Records left out, by reason.
     pub(crate) reasons: BTreeMap<String, u64>,
+    /// Records left out because their script says so for this engine.
+    pub(crate) labelled: u64,
     /// Records judged by another answer than the script's, by reason.
     pub(crate) corrected: BTreeMap<String, u64>,
     /// How often the server ended under a record.
@@ -102,7 +104,10 @@ impl Tally {
             self.topics.entry(topic.to_owned()).or_default().add(record, verdict);
         }
         match verdict {
-            Verdict::Skipped(reason) => *self.reasons.entry(reason.clone()).or_default() += 1,
+            Verdict::Skipped(reason) => {
+                *self.reasons.entry(reason.clone()).or_default() += 1;
+                self.labelled += u64::from(record.label.is_some());
+            }
             Verdict::Right | Verdict::Wrong(_) => {
                 self.sent += 1;
                 if let Some(reason) = &record.corrected {
@@ -173,12 +178,13 @@ fn reasons(f: &mut fmt::Formatter<'_>, tally: &Tally) -> fmt::Result {
     let total = all.right + all.wrong + all.skipped;
     writeln!(
         f,
-        "\n{}: {} records sent in {:.0} s ({:.0} a second), {} of {total} left out",
+        "\n{}: {} records sent in {:.0} s ({:.0} a second); {} of {total} left out, {} of them by a label of the script",
         tally.origin,
         tally.sent,
         tally.seconds,
         tally.sent as f64 / tally.seconds.max(0.001),
         all.skipped,
+        tally.labelled,
     )?;
     if tally.deaths > 0 {
         writeln!(f, "  THE SERVER ENDED {} TIMES under a record", tally.deaths)?;
