@@ -139,22 +139,9 @@ fn collected_behind(query: &ast::Query) -> ast::Query {
             order.push(key);
         }
     }
-    let columns = columns
-        .into_iter()
-        .map(|name| ast::TableAliasColumnDef { name, data_type: None });
-    let rows = ast::TableFactor::Derived {
-        lateral: false,
-        subquery: Box::new(inner),
-        alias: Some(ast::TableAlias {
-            explicit: true,
-            name: quoted(ROWS),
-            columns: columns.collect(),
-            at: None,
-        }),
-        sample: None,
-    };
+    let rows = tree::derived(inner, quoted(ROWS), columns.into_iter());
     let collected = aggregate(column(quoted(ROWS)), order);
-    tree::query(vec![collected], vec![tree::alone(rows)], None)
+    tree::query(vec![collected], vec![rows], None)
 }
 
 fn column(name: ast::Ident) -> Expr {

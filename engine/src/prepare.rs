@@ -12,7 +12,7 @@ use crate::grouping::write_out_groups;
 use crate::names::{name_apart_from_wildcard, name_columns, name_columns_inside, order_by_names};
 use crate::pg::rewrite;
 use crate::shadow::tell_with_queries_apart;
-use crate::tree::call;
+use crate::tree::{call, two_arguments};
 use crate::using::write_out_using;
 use crate::write::has_subquery;
 use crate::{array_query, rows, sequences, similar, tables, windows};
@@ -312,16 +312,7 @@ fn modulo(function: &ast::Function) -> Option<ast::Expr> {
     if folded_parts(&function.name)? != ["mod"] {
         return None;
     }
-    let ast::FunctionArguments::List(list) = &function.args else {
-        return None;
-    };
-    let [
-        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(left)),
-        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(right)),
-    ] = list.args.as_slice()
-    else {
-        return None;
-    };
+    let (left, right) = two_arguments(function)?;
     let nested = |expr: &ast::Expr| Box::new(ast::Expr::Nested(Box::new(expr.clone())));
     Some(ast::Expr::Nested(Box::new(ast::Expr::BinaryOp {
         left: nested(left),

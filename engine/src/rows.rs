@@ -248,22 +248,8 @@ fn column(at: usize) -> ast::Ident {
 
 /// `SELECT item FROM (query) AS rows (…) WHERE condition`
 fn select(item: ast::SelectItem, query: &ast::Query, width: usize, condition: Option<Expr>) -> ast::Query {
-    let columns = (0..width).map(|at| ast::TableAliasColumnDef {
-        name: column(at),
-        data_type: None,
-    });
-    let rows = ast::TableFactor::Derived {
-        lateral: false,
-        subquery: Box::new(query.clone()),
-        alias: Some(ast::TableAlias {
-            explicit: true,
-            name: quoted(ROWS),
-            columns: columns.collect(),
-            at: None,
-        }),
-        sample: None,
-    };
-    tree::query(vec![item], vec![tree::alone(rows)], condition)
+    let rows = tree::derived(query.clone(), quoted(ROWS), (0..width).map(column));
+    tree::query(vec![item], vec![rows], condition)
 }
 
 fn denied_if(negated: bool, expr: Expr) -> Expr {

@@ -66,6 +66,40 @@ pub(crate) fn query(
     }
 }
 
+/// The two arguments of a call that has no other, both without names.
+pub(crate) fn two_arguments(call: &ast::Function) -> Option<(&Expr, &Expr)> {
+    let ast::FunctionArguments::List(list) = &call.args else {
+        return None;
+    };
+    match list.args.as_slice() {
+        [
+            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(first)),
+            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(second)),
+        ] => Some((first, second)),
+        _ => None,
+    }
+}
+
+/// The rows of a query as a table with these names.
+pub(crate) fn derived(
+    query: ast::Query,
+    name: ast::Ident,
+    columns: impl Iterator<Item = ast::Ident>,
+) -> ast::TableWithJoins {
+    let columns = columns.map(|name| ast::TableAliasColumnDef { name, data_type: None });
+    alone(ast::TableFactor::Derived {
+        lateral: false,
+        subquery: Box::new(query),
+        alias: Some(ast::TableAlias {
+            explicit: true,
+            name,
+            columns: columns.collect(),
+            at: None,
+        }),
+        sample: None,
+    })
+}
+
 /// A table that is joined with nothing.
 pub(crate) fn alone(relation: ast::TableFactor) -> ast::TableWithJoins {
     ast::TableWithJoins {

@@ -496,16 +496,7 @@ fn of_function(function: &ast::Function) -> Option<ast::Expr> {
         }
         // The operator finds the type that holds both.
         ("array_append" | "array_prepend" | "array_cat", 2) => {
-            let ast::FunctionArguments::List(list) = &function.args else {
-                return None;
-            };
-            let [
-                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(left)),
-                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(right)),
-            ] = list.args.as_slice()
-            else {
-                return None;
-            };
+            let (left, right) = tree::two_arguments(function)?;
             let is_array = |expr: &ast::Expr| matches!(expr, ast::Expr::Array(_));
             let is_number = |expr: &ast::Expr| matches!(expr, ast::Expr::Value(value) if matches!(value.value, ast::Value::Number(..)));
             let plain = [left, right].into_iter().all(|side| is_array(side) || is_number(side));
