@@ -3,12 +3,12 @@
 //! DataFusion adds, subtracts and multiplies integers modulo their width, and has no setting for it. After its types
 //! are settled, an analyzer rule puts a checked function in the place of each such operator and of each negation. The
 //! functions print like the operators they replace, so names of columns and plans do not change. Decimals are checked
-//! by Arrow itself, and so is integer division. The same rule makes floating point refuse to divide by zero, and casts
+//! by Arrow itself, and so is integer division; the functions only make decimals faster ([`decimals`]). The same rule makes floating point refuse to divide by zero, and casts
 //! to integers round, as PostgreSQL has it.
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array as _, ArrayRef, AsArray as _};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, new_empty_array};
 use arrow::compute::cast;
 use arrow::compute::kernels::numeric;
 use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type};
@@ -24,6 +24,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_expr_common::datum::apply;
 
+use crate::decimals;
 use crate::error::EngineError;
 
 /// Puts checked functions in the place of integer operators.
@@ -94,6 +95,7 @@ fn check_binary(binary: BinaryExpr, schema: &DFSchema) -> Transformed<Expr> {
     let checked = match (types, binary.op) {
         ((Ok(left), Ok(right)), op) if left == right && left.is_integer() => Checked::of_integers(op),
         ((Ok(left), Ok(right)), op) if left == right && left.is_floating() => Checked::of_floats(op),
+        ((Ok(DataType::Decimal128(..)), Ok(DataType::Decimal128(..))), op) => Checked::of_integers(op),
         _ => None,
     };
     match checked {
@@ -102,17 +104,22 @@ fn check_binary(binary: BinaryExpr, schema: &DFSchema) -> Transformed<Expr> {
     }
 }
 
-/// The type of an expression whose operators are replaced already. Each has the type of its first operand, and asking
-/// DataFusion at every step of a long sum would cost the third power of its length.
+/// The type of an expression whose operators are replaced already. Each but those of decimals has the type of its first
+/// operand, and asking DataFusion at every step of a long sum would cost the third power of its length.
 fn type_of(expr: &Expr, schema: &DFSchema) -> Result<DataType> {
-    let mut expr = expr;
-    while let Expr::ScalarFunction(call) = expr
-        && call.func.inner().downcast_ref::<CheckedFunction>().is_some()
-        && let Some(first) = call.args.first()
-    {
-        expr = first;
+    let Expr::ScalarFunction(call) = expr else {
+        return expr.get_type(schema);
+    };
+    match (
+        call.func.inner().downcast_ref::<CheckedFunction>(),
+        call.args.as_slice(),
+    ) {
+        (Some(checked), [left, rest @ ..]) => match (type_of(left, schema)?, rest) {
+            (ty @ DataType::Decimal128(..), [right]) => checked.return_type(&[ty, type_of(right, schema)?]),
+            (ty, _) => Ok(ty),
+        },
+        _ => expr.get_type(schema),
     }
-    expr.get_type(schema)
 }
 
 /// A cast of a fraction to an integer: PostgreSQL rounds, DataFusion cuts off.
@@ -230,6 +237,16 @@ impl ScalarUDFImpl for CheckedFunction {
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         match (self.checked, arg_types) {
             (Checked::Round, [DataType::Decimal128(..)]) => Ok(WHOLE),
+            (checked, [left @ DataType::Decimal128(..), right @ DataType::Decimal128(..)]) => {
+                let (left, right) = (new_empty_array(left), new_empty_array(right));
+                let result = match checked {
+                    Checked::Add => numeric::add(&left, &right)?,
+                    Checked::Subtract => numeric::sub(&left, &right)?,
+                    Checked::Multiply => numeric::mul(&left, &right)?,
+                    other => return plan_err!("`{}` takes no decimals", other.symbol()),
+                };
+                Ok(result.data_type().clone())
+            }
             (_, [first, ..]) => Ok(first.clone()),
             (_, []) => plan_err!("`{}` takes one or two values", self.checked.symbol()),
         }
@@ -244,9 +261,10 @@ impl ScalarUDFImpl for CheckedFunction {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match (self.checked, args.args.as_slice()) {
-            (Checked::Add, [left, right]) => apply(left, right, numeric::add),
-            (Checked::Subtract, [left, right]) => apply(left, right, numeric::sub),
-            (Checked::Multiply, [left, right]) => apply(left, right, numeric::mul),
+            // What is no decimal is Arrow's alone.
+            (Checked::Add, [left, right]) => apply(left, right, decimals::add),
+            (Checked::Subtract, [left, right]) => apply(left, right, decimals::sub),
+            (Checked::Multiply, [left, right]) => apply(left, right, decimals::mul),
             (Checked::Divide, [left, right]) => {
                 check_divisor(left, right)?;
                 apply(left, right, numeric::div)

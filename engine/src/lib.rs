@@ -6,6 +6,7 @@ mod catalog;
 mod context;
 mod convert;
 mod copy;
+mod decimals;
 mod define;
 mod engine;
 mod env;

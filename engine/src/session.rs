@@ -33,6 +33,9 @@ const CONSUMERS_SHOWN: usize = 3;
 /// more threads there are the fewer rows are worth it.
 const GATHERED_ROWS: usize = 2 * 1024 * 1024;
 
+/// The same where the size of the rows is known and their number is not.
+const GATHERED_BYTES: usize = GATHERED_ROWS * 64;
+
 /// The session from which each statement's own is copied. It knows no tables.
 pub(crate) fn template(config: &EngineConfig) -> Result<SessionState> {
     let mut state = SessionStateBuilder::new()
@@ -98,6 +101,7 @@ fn session_config(config: &EngineConfig) -> SessionConfig {
     options.optimizer.use_statistics_registry = true;
     let others = config.threads.saturating_sub(1).max(1);
     options.optimizer.hash_join_single_partition_threshold_rows = GATHERED_ROWS / others;
+    options.optimizer.hash_join_single_partition_threshold = GATHERED_BYTES / others;
     session
 }
 

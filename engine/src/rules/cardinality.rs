@@ -112,7 +112,7 @@ pub(crate) fn estimate(plan: &LogicalPlan) -> Estimate {
             };
             let equal = on.iter().map(|(l, r)| match_share(&left, l, &right, r));
             let others = others.iter().map(|condition| share(&both, condition));
-            let matched = equal.chain(others).fold(both.rows, |rows, share| rows * share);
+            let matched = others.fold(both.rows * share_of_keys(equal), |rows, share| rows * share);
             let rows = match join.join_type {
                 JoinType::Inner => matched,
                 JoinType::Left => matched.max(left.rows),
@@ -190,6 +190,15 @@ fn semi_rows(left: &Estimate, right: &Estimate, on: &[(Expr, Expr)]) -> f64 {
         })
         .fold(1.0, f64::min);
     (left.rows * share).max(1.0)
+}
+
+/// The share of all pairs that are equal in several keys, from the share of each. Keys depend on one another, so each
+/// further one counts for less.
+pub(super) fn share_of_keys(shares: impl Iterator<Item = f64>) -> f64 {
+    let mut shares: Vec<f64> = shares.collect();
+    shares.sort_by(f64::total_cmp);
+    let shares = shares.iter().zip([1.0, 0.5, 0.25]);
+    shares.fold(1.0, |all, (share, weight)| all * share.powf(weight))
 }
 
 /// The share of all pairs that are equal in these columns.

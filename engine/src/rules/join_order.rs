@@ -17,7 +17,7 @@ use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{BinaryExpr, Expr, Join, JoinConstraint, JoinType, LogicalPlan, Operator, Projection};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-use super::cardinality::{Estimate, estimate, match_share};
+use super::cardinality::{Estimate, estimate, match_share, share_of_keys};
 
 /// Up to this many relations all orders are looked at: 3^10 pairs of sets take about a millisecond.
 const EXHAUSTIVE_MAX: usize = 10;
@@ -305,18 +305,9 @@ impl Tree {
     }
 
     fn priced(&self, left: &Way, right: &Way, keys: &[Key<'_>]) -> Way {
-        let mut shares: Vec<f64> = keys
-            .iter()
-            .map(|((l, left), (r, right))| {
-                match_share(&self.relations[*l].estimate, left, &self.relations[*r].estimate, right)
-            })
-            .collect();
-        // Keys of several columns depend on one another: each further one counts for less.
-        shares.sort_by(f64::total_cmp);
-        let share = shares
-            .iter()
-            .zip([1.0, 0.5, 0.25])
-            .fold(1.0, |all, (share, weight)| all * share.powf(weight));
+        let share = share_of_keys(keys.iter().map(|((l, left), (r, right))| {
+            match_share(&self.relations[*l].estimate, left, &self.relations[*r].estimate, right)
+        }));
         let rows = (left.rows * right.rows * share).max(1.0);
         let (build, probe) = (left.rows.min(right.rows), left.rows.max(right.rows));
         let (small, large) = if left.rows <= right.rows {

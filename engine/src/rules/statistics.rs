@@ -21,7 +21,9 @@ use datafusion::physical_plan::operator_statistics::{
     ProjectionStatisticsProvider, StatisticsProvider, StatisticsRegistry, StatisticsResult, UnionStatisticsProvider,
 };
 
-use super::cardinality::{EQUAL_SHARE, OTHER_SHARE, PATTERN_SHARE, RANGE_SHARE, not_if, place, share_below};
+use super::cardinality::{
+    EQUAL_SHARE, OTHER_SHARE, PATTERN_SHARE, RANGE_SHARE, not_if, place, share_below, share_of_keys,
+};
 
 /// What DataFusion asks for estimates.
 pub(crate) fn registry() -> StatisticsRegistry {
@@ -120,7 +122,7 @@ fn of_join(join: &HashJoinExec, children: &[&Statistics]) -> Option<Statistics> 
         .collect();
     let others = join.filter().map_or(1.0, |filter| share_of_pairs(left, right, filter));
     let shares = keys.iter().map(|(ours, theirs)| 1.0 / ours.max(*theirs).max(1.0));
-    let matched = shares.fold(left_rows * right_rows * others, |rows, share| rows * share);
+    let matched = left_rows * right_rows * others * share_of_keys(shares);
     let partnered = |rows: f64, key: fn(&(f64, f64)) -> f64| keys.iter().map(key).fold(1.0, f64::min) * rows;
     let left_partnered = partnered(left_rows, |(ours, theirs)| theirs / ours);
     let right_partnered = partnered(right_rows, |(ours, theirs)| ours / theirs);

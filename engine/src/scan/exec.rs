@@ -1,19 +1,23 @@
 //! The leaf of physical plans that reads a collection.
 //!
 //! It applies the conditions above it itself: a part that can hold no row they keep is not read, and the columns that only
-//! survivors need are read for survivors only. No order is promised.
+//! survivors need are read for survivors only. The order in which rows stand in the store is declared where it is one.
 
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::compute::SortOptions;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, ScalarValue, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{AcrossPartitions, ConstExpr, EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{
+    AcrossPartitions, ConstExpr, EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr, RangePartitioning,
+    SplitPoint,
+};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
@@ -23,8 +27,9 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 
-use candor_storage::{RowId, TablePart};
+use candor_storage::RowId;
 
+use super::deal::Dealt;
 use super::predicate::Predicate;
 use super::stream::Reading;
 use super::table::CollectionTable;
@@ -40,7 +45,7 @@ pub(super) enum Source {
     /// Rows of the store that an index has found, and the pending rows.
     Rows(Arc<[RowId]>),
     /// Parts of the store, by partition; the first partition has the pending rows too.
-    Blocks(Arc<[Vec<TablePart>]>),
+    Blocks(Dealt),
 }
 
 /// An upper bound on the rows that the scans of a plan read; what is looked up does not count.
@@ -101,7 +106,7 @@ impl ScanExec {
         let found = match (&self.source, partition) {
             (Source::Keys(keys), _) => return Precision::Inexact(keys.num_rows()),
             (Source::Rows(found), _) => return Precision::Inexact(found.len() + self.table.pending_row_count()),
-            (Source::Blocks(partitions), Some(_)) => rows / partitions.len(),
+            (Source::Blocks(dealt), Some(_)) => rows / dealt.partitions.len(),
             (Source::Blocks(_), None) => rows,
         };
         let limited = self.limit.map_or(found, |limit| limit.min(found));
@@ -120,9 +125,9 @@ fn properties(
     source: &Source,
 ) -> Result<Arc<PlanProperties>> {
     let schema = Arc::new(table.row_schema().project(projection)?);
-    let partitions = match source {
-        Source::Keys(_) | Source::Rows(_) => 1,
-        Source::Blocks(partitions) => partitions.len(),
+    let (partitions, order) = match source {
+        Source::Keys(_) | Source::Rows(_) => (1, None),
+        Source::Blocks(dealt) => (dealt.partitions.len(), dealt.order.as_ref()),
     };
     let mut equivalences = EquivalenceProperties::new(Arc::clone(&schema));
     let constants = predicate.map(Predicate::constants).unwrap_or_default();
@@ -132,9 +137,22 @@ fn properties(
         Some(ConstExpr::new(column, AcrossPartitions::Uniform(Some(value))))
     });
     equivalences.add_constants(constants)?;
+    let mut partitioning = Partitioning::UnknownPartitioning(partitions);
+    if let Some(order) = order
+        && let Some(at) = projection.iter().position(|column| *column == order.column)
+    {
+        let column = Arc::new(Column::new(schema.field(at).name(), at));
+        let options = SortOptions::new(false, false);
+        let by = LexOrdering::from([PhysicalSortExpr::new(column, options)]);
+        if let Some(splits) = order.splits.as_ref().filter(|splits| !splits.is_empty()) {
+            let splits = splits.iter().map(|least| SplitPoint::new(vec![least.clone()]));
+            partitioning = Partitioning::Range(RangePartitioning::try_new(by.clone(), splits.collect())?);
+        }
+        equivalences.add_ordering(by);
+    }
     Ok(Arc::new(PlanProperties::new(
         equivalences,
-        Partitioning::UnknownPartitioning(partitions),
+        partitioning,
         EmissionType::Incremental,
         Boundedness::Bounded,
     )))
@@ -158,9 +176,13 @@ impl DisplayAs for ScanExec {
         match &self.source {
             Source::Keys(keys) => write!(f, "KeyLookup: {name}, keys={}", keys.num_rows())?,
             Source::Rows(rows) => write!(f, "IndexLookup: {name}, rows={}", rows.len())?,
-            Source::Blocks(partitions) => {
-                let blocks: usize = partitions.iter().map(Vec::len).sum();
-                write!(f, "Scan: {name}, partitions={}, blocks={blocks}", partitions.len())?;
+            Source::Blocks(dealt) => {
+                let blocks: usize = dealt.partitions.iter().map(Vec::len).sum();
+                write!(
+                    f,
+                    "Scan: {name}, partitions={}, blocks={blocks}",
+                    dealt.partitions.len()
+                )?;
             }
         }
         write!(f, ", columns=[{}]", columns.join(", "))?;

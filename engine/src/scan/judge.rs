@@ -8,12 +8,13 @@
 //! What a join, an aggregate or a limit has learned while the plan runs is a hint: it spares work above, where it is
 //! judged anyway. A hint that hardly leaves out a row is asked about a batch now and then only.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::buffer::{BooleanBuffer, MutableBuffer};
 use arrow::compute::{FilterBuilder, FilterPredicate, prep_null_mask_filter};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::util::bit_util;
 use candor_storage::RowFilter;
@@ -28,6 +29,7 @@ use datafusion::physical_expr::{DynamicFilterTracker, DynamicFilterTracking, Phy
 use datafusion::physical_plan::joins::HashTableLookupExpr;
 use parking_lot::Mutex;
 
+use super::pieces::in_pieces;
 use super::predicate::moved;
 
 /// Rows that are left are copied once they are at most one in this many of those that the next part would be asked about.
@@ -60,12 +62,13 @@ pub(super) struct Judge {
 impl Judge {
     /// `condition` is on the columns of batches, which are those at `columns` of the table's `schema`.
     pub(super) fn new(condition: PhysicalExprRef, columns: Vec<usize>, schema: &SchemaRef) -> Self {
-        let types = columns.iter().map(|at| schema.field(*at).data_type().clone());
+        let fields = columns.iter().map(|at| Arc::clone(&schema.fields()[*at]));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         Self {
             parts: Mutex::new(Parts {
                 tracking: DynamicFilterTracking::classify(&condition),
                 condition,
-                types: types.collect(),
+                schema,
                 sure: Vec::new(),
                 rest: Vec::new(),
                 is_made: false,
@@ -108,7 +111,7 @@ impl RowFilter for Judge {
 struct Parts {
     condition: PhysicalExprRef,
     /// Of the columns of batches.
-    types: Vec<DataType>,
+    schema: SchemaRef,
     /// Hints change while the plan runs.
     tracking: DynamicFilterTracking,
     /// Parts that cannot fail, in the order in which they are asked.
@@ -163,16 +166,18 @@ impl Parts {
         }
         let mut places: Vec<usize> = collect_columns(expr).iter().map(Column::index).collect();
         places.sort_unstable();
+        let (cost, is_sure) = (cost(expr, &self.schema), cannot_fail(expr)?);
+        let expr = &in_pieces(expr, &self.schema)?;
         let own = moved(expr, |at| places.iter().position(|place| *place == at))?;
         let part = Part {
-            cost: cost(expr, &self.types),
+            cost,
             expr: own.ok_or_else(|| internal_datafusion_err!("a condition has lost a column"))?,
             places,
             is_hint,
             asked: 0.0,
             kept: 0.0,
         };
-        if cannot_fail(expr)? {
+        if is_sure {
             self.sure.push(part);
         } else {
             self.rest.push(part);
@@ -399,9 +404,9 @@ fn cannot_fail(expr: &PhysicalExprRef) -> Result<bool> {
 }
 
 /// What it costs to evaluate an expression for a row, in nanoseconds or so. Only how such costs compare matters.
-fn cost(expr: &PhysicalExprRef, types: &[DataType]) -> f64 {
+fn cost(expr: &PhysicalExprRef, schema: &Schema) -> f64 {
     let own = if let Some(column) = expr.downcast_ref::<Column>() {
-        let width = types.get(column.index()).and_then(DataType::primitive_width);
+        let width = schema.field(column.index()).data_type().primitive_width();
         match width {
             Some(width) if width <= 8 => 0.3,
             Some(_) => 0.8,
@@ -416,15 +421,17 @@ fn cost(expr: &PhysicalExprRef, types: &[DataType]) -> f64 {
     } else {
         20.0
     };
-    own + expr.children().into_iter().map(|child| cost(child, types)).sum::<f64>()
+    own + expr
+        .children()
+        .into_iter()
+        .map(|child| cost(child, schema))
+        .sum::<f64>()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::Int64Array;
-    use arrow::datatypes::{Field, Schema};
+    use arrow::datatypes::{DataType, Field};
     use datafusion::physical_expr::PhysicalExpr;
     use datafusion::physical_expr::expressions::{binary, col, lit};
 

@@ -16,6 +16,7 @@ use datafusion::execution::RecordBatchStream;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
 use futures::Stream;
 
+use super::deal::Dealt;
 use super::exec::Source;
 use super::judge::Judge;
 use super::predicate::{Predicate, Pruner};
@@ -169,7 +170,7 @@ fn pieces(job: Job, read: Arc<[usize]>, below: Option<(Arc<Judge>, Pruner)>) -> 
             });
             Box::new(stored.map(move |rows| Ok(unjudged(rows?))).chain(pending))
         }
-        Source::Blocks(partitions) => {
+        Source::Blocks(Dealt { partitions, .. }) => {
             let parts = partitions.get(partition).map_or(0, Vec::len);
             let pending = pending(&table, partition, &read);
             let (judge, mut pruner) = below.unzip();

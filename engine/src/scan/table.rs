@@ -21,14 +21,12 @@ use datafusion::common::{Constraint, Constraints, Result, ScalarValue};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
+use super::deal::{Dealt, deal};
 use super::exec::{ScanExec, Source};
 use crate::error::EngineError;
 use crate::keys::{self, KeyCoder};
 use crate::pending::PendingTable;
 use crate::rules::{ColumnEstimate, TableEstimates, place};
-
-/// Rows a partition should have before another one is worth its thread.
-const PARTITION_ROWS_MIN: usize = 16 * 1024;
 
 /// Rows of a batch that the store hands out, at most.
 const BATCH_ROWS: usize = 8192;
@@ -389,7 +387,7 @@ impl TableProvider for CollectionTable {
             Some(keys) => Source::Keys(keys),
             None => match self.indexed_rows(filters)? {
                 Some(rows) => Source::Rows(rows.into()),
-                None => Source::Blocks(self.partitions(state.config().target_partitions()).into()),
+                None => Source::Blocks(self.partitions(state.config().target_partitions())),
             },
         };
         Ok(Arc::new(ScanExec::new(self.clone(), projection, source, limit)?))
@@ -425,27 +423,14 @@ impl CollectionTable {
         }
     }
 
-    /// The blocks dealt out to partitions of about the same number of rows.
-    fn partitions(&self, partitions_max: usize) -> Vec<Vec<TablePart>> {
-        let Some(base) = &self.base else {
-            return vec![Vec::new()];
-        };
-        let blocks = base.parts();
-        let rows: usize = blocks.iter().map(TablePart::len).sum();
-        let count = (rows / PARTITION_ROWS_MIN).clamp(1, partitions_max.max(1));
-        let share = rows.div_ceil(count).max(1);
-        let mut partitions = vec![Vec::new()];
-        let mut filled = 0;
-        for block in blocks {
-            if filled >= share && partitions.len() < count {
-                partitions.push(Vec::new());
-                filled = 0;
-            }
-            filled += block.len();
-            if let Some(last) = partitions.last_mut() {
-                last.push(block);
-            }
+    /// The blocks dealt out to partitions.
+    fn partitions(&self, partitions_max: usize) -> Dealt {
+        let blocks = self.base.as_ref().map(TableSnapshot::parts).unwrap_or_default();
+        let mut dealt = deal(blocks, partitions_max, &self.schema);
+        // Pending rows come behind all others, in no order.
+        if self.is_pending() {
+            dealt.order = None;
         }
-        partitions
+        dealt
     }
 }

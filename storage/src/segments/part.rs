@@ -137,6 +137,13 @@ impl SegmentPart {
         !self.segment.info().sorted_by.is_empty()
     }
 
+    /// The ordinal of the column by which its rows are sorted, ascending; rows that are equal there may stand in any
+    /// order. `None` if there is none.
+    pub fn sorted_by(&self) -> Option<usize> {
+        let id = self.segment.info().sorted_by.first()?;
+        self.view.columns.iter().position(|column| column.id == *id)
+    }
+
     /// Bounds of a column over all its rows, visible or not; `None` if they are not known. May read the footer; if that
     /// fails nothing is known, and the read of the rows tells why.
     pub fn bounds(&self, ordinal: usize) -> Option<ColumnBounds> {

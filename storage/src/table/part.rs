@@ -73,6 +73,15 @@ impl TablePart {
         }
     }
 
+    /// The ordinal of the column by which its rows are sorted, ascending; rows that are equal there may stand in any
+    /// order. `None` if there is none.
+    pub fn sorted_by(&self) -> Option<usize> {
+        match &self.0 {
+            Kind::Memory(_) => None,
+            Kind::Main(part) => part.sorted_by(),
+        }
+    }
+
     /// The visible rows that the filter of `request` keeps, in the order they stand, in batches of at least one row.
     ///
     /// # Errors
