@@ -68,6 +68,11 @@ impl Db {
         self.folder.path().join(name).to_str().expect("a text").to_owned()
     }
 
+    /// Writes all rows to segments.
+    pub(crate) fn checkpoint(&self) {
+        self.store.checkpoint().expect("a checkpoint");
+    }
+
     fn append(&self, record: &Record) -> Outcome {
         self.store
             .append(Epoch(1), &[record.encode().expect("encodes")])

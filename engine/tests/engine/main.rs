@@ -6,6 +6,7 @@ mod definitions;
 mod dml;
 mod errors;
 mod open_collections;
+mod order;
 mod queries;
 mod running;
 mod tpch;
