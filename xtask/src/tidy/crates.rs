@@ -46,7 +46,7 @@ pub(crate) const CRATES: &[Crate] = &[
         folder: "engine",
         pure: false,
         dependencies: "candor-parser candor-proto candor-storage arrow async-trait bytes chrono chrono-tz datafusion \
-            futures object_store parking_lot parquet regex serde serde_json sqlparser thiserror tokio tracing uuid",
+            futures memchr object_store parking_lot parquet regex serde serde_json sqlparser thiserror tokio tracing uuid",
         dev_dependencies: "tempfile tpchgen",
     },
     Crate {
