@@ -14,21 +14,27 @@ use crate::harness::{Answer, Door};
 pub(super) const ACCOUNTS: u64 = 8;
 pub(super) const TOTAL: i64 = 8000;
 
-/// Keys of the upserts, counters, and lists.
+/// Keys of the upserts, and counters.
 const TALLIES: u64 = 5;
 const COUNTERS: u64 = 2;
+
+/// Lists that are used at a time. After so many transactions it is the next ones' turn: every read is kept for the books, so
+/// lists that grew for minutes would take all memory there is.
 const LISTS: u64 = 6;
+const TRANSACTIONS: u64 = 400;
+const LISTS_ALL: u64 = 1000 * LISTS;
 
 pub(super) async fn define(door: &Door) {
-    door.run(
+    door.run(&format!(
         "CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL);
          INSERT INTO account SELECT value, 1000 FROM generate_series(0, 7) AS n(value);
          CREATE TABLE tally (id BIGINT PRIMARY KEY, name TEXT UNIQUE, n BIGINT NOT NULL);
          CREATE TABLE counter (id BIGINT PRIMARY KEY, n BIGINT NOT NULL);
          INSERT INTO counter VALUES (0, 0), (1, 0);
          CREATE TABLE list (id BIGINT PRIMARY KEY, items TEXT NOT NULL);
-         INSERT INTO list SELECT value, '' FROM generate_series(0, 5) AS n(value)",
-    )
+         INSERT INTO list SELECT value, '' FROM generate_series(0, {}) AS n(value)",
+        LISTS_ALL - 1
+    ))
     .await;
 }
 
@@ -190,8 +196,9 @@ impl Client {
             // Nothing was written, so nothing is unknown.
             Outcome::Refused | Outcome::Unknown => return Outcome::Refused,
         }
+        let first = self.books.lock().history.len() as u64 / TRANSACTIONS * LISTS;
         for at in 0..=self.draw(4) {
-            let list = self.draw(LISTS);
+            let list = (first + self.draw(LISTS)) % LISTS_ALL;
             let step = if self.draw(2) == 0 {
                 let sql = format!("SELECT items FROM list WHERE id = {list}");
                 match session.try_ask(&sql).await {
