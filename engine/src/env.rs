@@ -175,13 +175,17 @@ impl Env {
         let (catalog, database, params) = (self.names.definitions(), self.ctx.name_database(), &self.ctx.params);
         let may_keep = self.ctx.snapshot.is_some() && self.ctx.pending.is_none() && self.with.is_none();
         if may_keep && let Some(kept) = self.ctx.memo.plan(catalog, database, params) {
-            let plan = with_tables(&kept, |table| self.names.table(table.def()));
+            let plan = with_tables(kept, |table| self.names.table(table.def()));
             return self.operators(&plan.map_err(|error| self.error(error))?).await;
         }
         let plan = self.plan(statement).await?;
         let optimized = self.optimized(&plan)?;
-        if may_keep && is_lasting(&plan, self.names.template()) && !limits::has_computed(statement) {
-            let kept = self.ctx.memo.keep_plan(catalog, database, params, &optimized);
+        if may_keep
+            && self.ctx.memo.comes_again(params)
+            && is_lasting(&plan, self.names.template())
+            && !limits::has_computed(statement)
+        {
+            let kept = self.ctx.memo.keep_plan(catalog, database, params, optimized.clone());
             kept.map_err(|error| self.error(error))?;
         }
         self.operators(&optimized).await

@@ -31,9 +31,11 @@ struct Known<T> {
     what: T,
 }
 
+/// The parameters of the last run; and the plan, once a statement has come twice in a row with the same: one that comes once,
+/// or with other parameters each time, costs nothing.
 struct KnownPlan {
-    plan: Known<LogicalPlan>,
     params: Vec<Param>,
+    plan: Option<Known<LogicalPlan>>,
 }
 
 impl<T> Known<T> {
@@ -75,8 +77,22 @@ impl StatementMemo {
         params: &[Param],
     ) -> Option<LogicalPlan> {
         let kept = self.plan.lock();
-        let known = kept.as_ref()?;
-        (known.plan.is_under(catalog, database) && known.params == params).then(|| known.plan.what.clone())
+        let known = kept.as_ref().filter(|known| known.params == params)?;
+        let plan = known.plan.as_ref().filter(|plan| plan.is_under(catalog, database))?;
+        Some(plan.what.clone())
+    }
+
+    /// Whether the last run had these parameters; from now on it had.
+    pub(crate) fn comes_again(&self, params: &[Param]) -> bool {
+        let mut kept = self.plan.lock();
+        let again = kept.as_ref().is_some_and(|known| known.params == params);
+        if !again {
+            *kept = Some(KnownPlan {
+                params: params.to_vec(),
+                plan: None,
+            });
+        }
+        again
     }
 
     /// Keeps the optimized plan of the statement with these parameters; the one before goes.
@@ -85,13 +101,13 @@ impl StatementMemo {
         catalog: &Arc<Catalog>,
         database: Option<&String>,
         params: &[Param],
-        optimized: &LogicalPlan,
+        optimized: LogicalPlan,
     ) -> Result<()> {
         // A table with its rows would keep what the store has long compacted.
         let plan = with_tables(optimized, CollectionTable::without_rows)?;
         *self.plan.lock() = Some(KnownPlan {
-            plan: Known::new(catalog, database, plan),
             params: params.to_vec(),
+            plan: Some(Known::new(catalog, database, plan)),
         });
         Ok(())
     }
@@ -99,10 +115,10 @@ impl StatementMemo {
 
 /// The plan over other rows of its collections.
 pub(crate) fn with_tables(
-    plan: &LogicalPlan,
+    plan: LogicalPlan,
     table: impl Fn(&CollectionTable) -> CollectionTable,
 ) -> Result<LogicalPlan> {
-    let changed = plan.clone().transform_down_with_subqueries(|node| {
+    let changed = plan.transform_down_with_subqueries(|node| {
         let LogicalPlan::TableScan(scan) = node else {
             return Ok(Transformed::no(node));
         };
