@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
-use candor_storage::ColumnType;
+use candor_storage::{ColumnType, ElementType};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -44,6 +44,12 @@ pub(super) enum Gives {
     /// TIMESTAMPTZ of a TIMESTAMP as second argument, and the other way round.
     Second,
 }
+
+/// A list of texts.
+pub(super) const TEXTS: Gives = Gives::Type(ColumnType::Array {
+    element: ElementType::Text,
+    depth: 1,
+});
 
 /// One function.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use candor_storage::{ColumnType, ElementType};
 use datafusion::common::ScalarValue;
 
 use super::function::Kind::{Bool, Int, Text, Texts};
-use super::function::{Gives, Spec, of_text, text};
+use super::function::{Gives, Spec, TEXTS, of_text, text};
 use crate::error::EngineError;
 use crate::value::json::{self, Node, Value};
 
@@ -16,10 +16,6 @@ const JSONB: Gives = Gives::Type(ColumnType::Jsonb);
 const TEXT: Gives = Gives::Type(ColumnType::Text);
 const BOOL: Gives = Gives::Type(ColumnType::Bool);
 const INT4: Gives = Gives::Type(ColumnType::Int32);
-const TEXTS: Gives = Gives::Type(ColumnType::Array {
-    element: ElementType::Text,
-    depth: 1,
-});
 const JSONS: Gives = Gives::Type(ColumnType::Array {
     element: ElementType::Json,
     depth: 1,

@@ -7,14 +7,10 @@ use datafusion::common::ScalarValue;
 use regex::{Captures, Regex, RegexBuilder};
 
 use super::function::Kind::Text;
-use super::function::{Gives, Spec, of_text, text};
+use super::function::{Gives, Spec, TEXTS, of_text, text};
 use super::json::list;
 use crate::error::EngineError;
 
-const TEXTS: Gives = Gives::Type(ColumnType::Array {
-    element: ElementType::Text,
-    depth: 1,
-});
 const LISTS: Gives = Gives::Type(ColumnType::Array {
     element: ElementType::Text,
     depth: 2,

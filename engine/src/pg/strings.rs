@@ -4,17 +4,13 @@ use candor_storage::{ColumnType, ElementType};
 use datafusion::common::ScalarValue;
 
 use super::function::Kind::{Any, Int, Text};
-use super::function::{Gives, Spec, int, of_int, of_text, text};
+use super::function::{Gives, Spec, TEXTS, int, of_int, of_text, text};
 use super::json::list;
 use crate::error::EngineError;
 use crate::text::TextWriter;
 
 const TEXT: Gives = Gives::Type(ColumnType::Text);
 const INT4: Gives = Gives::Type(ColumnType::Int32);
-const TEXTS: Gives = Gives::Type(ColumnType::Array {
-    element: ElementType::Text,
-    depth: 1,
-});
 
 pub(super) static FUNCTIONS: &[Spec] = &[
     Spec::new("like_escape", &[&[Text, Text]], TEXT, |args| {

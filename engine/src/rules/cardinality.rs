@@ -21,7 +21,7 @@ const ROWS_UNKNOWN: f64 = 1000.0;
 pub(super) const EQUAL_SHARE: f64 = 0.1;
 
 /// The share that one end of a range leaves.
-pub(super) const RANGE_SHARE: f64 = 1.0 / 3.0;
+const RANGE_SHARE: f64 = 1.0 / 3.0;
 
 /// The share that a pattern leaves.
 pub(super) const PATTERN_SHARE: f64 = 0.1;
@@ -259,18 +259,12 @@ pub(crate) struct TableEstimates {
 /// The share of rows that a condition leaves.
 fn share(input: &Estimate, condition: &Expr) -> f64 {
     match condition {
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {
-            Operator::And => share(input, left) * share(input, right),
-            Operator::Or => {
-                let (l, r) = (share(input, left), share(input, right));
-                l + r - l * r
-            }
-            Operator::Eq => equal_share(input, left, right),
-            Operator::NotEq => 1.0 - equal_share(input, left, right),
-            Operator::Lt | Operator::LtEq => range_share(input, left, right).unwrap_or(RANGE_SHARE),
-            Operator::Gt | Operator::GtEq => range_share(input, left, right).map_or(RANGE_SHARE, |below| 1.0 - below),
-            _ => OTHER_SHARE,
-        },
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => operator_share(
+            *op,
+            || [share(input, left), share(input, right)],
+            || [input.distinct(left), input.distinct(right)],
+            || range_share(input, left, right),
+        ),
         Expr::Not(inner) => 1.0 - share(input, inner),
         Expr::Like(Like { negated, .. }) | Expr::SimilarTo(Like { negated, .. }) => not_if(*negated, PATTERN_SHARE),
         Expr::InList(InList { expr, list, negated }) => {
@@ -292,9 +286,30 @@ pub(super) fn not_if(negated: bool, share: f64) -> f64 {
     if negated { 1.0 - share } else { share }
 }
 
-fn equal_share(input: &Estimate, left: &Expr, right: &Expr) -> f64 {
-    let known = [left, right].into_iter().filter_map(|side| input.distinct(side));
-    known.reduce(f64::max).map_or(EQUAL_SHARE, |distinct| 1.0 / distinct)
+/// The share of rows for which an operator is true, from what is known of its two sides: the shares of conditions, the
+/// distinct values of operands, and the share of rows in which the left one lies below.
+pub(super) fn operator_share(
+    op: Operator,
+    shares: impl Fn() -> [f64; 2],
+    distincts: impl Fn() -> [Option<f64>; 2],
+    below: impl Fn() -> Option<f64>,
+) -> f64 {
+    let equal = || {
+        let known = distincts().into_iter().flatten();
+        known.reduce(f64::max).map_or(EQUAL_SHARE, |distinct| 1.0 / distinct)
+    };
+    match op {
+        Operator::And => shares().into_iter().product(),
+        Operator::Or => {
+            let [left, right] = shares();
+            left + right - left * right
+        }
+        Operator::Eq => equal(),
+        Operator::NotEq => 1.0 - equal(),
+        Operator::Lt | Operator::LtEq => below().unwrap_or(RANGE_SHARE),
+        Operator::Gt | Operator::GtEq => below().map_or(RANGE_SHARE, |below| 1.0 - below),
+        _ => OTHER_SHARE,
+    }
 }
 
 /// The share of rows whose `left` lies below `right`.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, JoinSide, JoinType, Result, Statistics};
-use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExprRef;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
@@ -22,7 +21,7 @@ use datafusion::physical_plan::operator_statistics::{
 };
 
 use super::cardinality::{
-    EQUAL_SHARE, OTHER_SHARE, PATTERN_SHARE, RANGE_SHARE, not_if, place, share_below, share_of_keys,
+    EQUAL_SHARE, OTHER_SHARE, PATTERN_SHARE, not_if, operator_share, place, share_below, share_of_keys,
 };
 
 /// What DataFusion asks for estimates.
@@ -203,24 +202,17 @@ fn share_of_all(input: &Statistics, condition: &PhysicalExprRef) -> f64 {
 fn share(input: &Statistics, condition: &PhysicalExprRef) -> f64 {
     if let Some(binary) = condition.downcast_ref::<BinaryExpr>() {
         let (left, right) = (binary.left(), binary.right());
-        let below = || {
-            share_below(
-                (range(input, left), literal_place(left)),
-                (range(input, right), literal_place(right)),
-            )
-        };
-        return match binary.op() {
-            Operator::And => share(input, left) * share(input, right),
-            Operator::Or => {
-                let (l, r) = (share(input, left), share(input, right));
-                l + r - l * r
-            }
-            Operator::Eq => equal_share(input, left, right),
-            Operator::NotEq => 1.0 - equal_share(input, left, right),
-            Operator::Lt | Operator::LtEq => below().unwrap_or(RANGE_SHARE),
-            Operator::Gt | Operator::GtEq => below().map_or(RANGE_SHARE, |below| 1.0 - below),
-            _ => OTHER_SHARE,
-        };
+        return operator_share(
+            *binary.op(),
+            || [share(input, left), share(input, right)],
+            || [distinct(input, left), distinct(input, right)],
+            || {
+                share_below(
+                    (range(input, left), literal_place(left)),
+                    (range(input, right), literal_place(right)),
+                )
+            },
+        );
     }
     if let Some(list) = condition.downcast_ref::<InListExpr>() {
         let one = distinct(input, list.expr()).map_or(EQUAL_SHARE, |distinct| 1.0 / distinct);
@@ -235,9 +227,4 @@ fn share(input: &Statistics, condition: &PhysicalExprRef) -> f64 {
         None if condition.is::<IsNullExpr>() => EQUAL_SHARE,
         None => OTHER_SHARE,
     }
-}
-
-fn equal_share(input: &Statistics, left: &PhysicalExprRef, right: &PhysicalExprRef) -> f64 {
-    let known = [left, right].into_iter().filter_map(|side| distinct(input, side));
-    known.reduce(f64::max).map_or(EQUAL_SHARE, |distinct| 1.0 / distinct)
 }
