@@ -86,7 +86,7 @@ pub(super) static OVERLOADS: &[Spec] = &[
             Some(length) => start.saturating_add(length),
             None => i64::MAX,
         };
-        let place = |at: i64| usize::try_from(at - 1).unwrap_or(0).min(bytes.len());
+        let place = |at: i64| usize::try_from(at.saturating_sub(1)).unwrap_or(0).min(bytes.len());
         Ok(of_bytes(bytes[place(start)..place(end.max(start))].to_vec()))
     }),
     Spec::new("reverse", &[&[Bytes]], BYTES, |args| {
