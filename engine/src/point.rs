@@ -1,9 +1,9 @@
 //! Reads of rows by their whole primary key, answered without planning.
 //!
-//! `SELECT columns FROM collection WHERE key = constant [AND …]`, or `key IN (constants)`, is most of what an application asks. Planning it takes
-//! DataFusion most of a millisecond; looking it up takes microseconds. Anything that is not exactly of this form, and
-//! any constant that is not exactly of the key's type, goes the long way: this module never refuses, and never answers
-//! differently from a plan.
+//! `SELECT columns FROM collection WHERE key = constant [AND …]`, or `key IN (constants)`, is most of what an application
+//! asks. Planning it takes DataFusion most of a millisecond; looking it up takes microseconds. Anything that is not exactly
+//! of this form, and any constant that is not exactly of the key's type, goes the long way: this module never refuses, and
+//! never answers differently from a plan.
 
 use std::collections::HashSet;
 use std::sync::Arc;

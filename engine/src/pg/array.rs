@@ -199,24 +199,13 @@ impl ScalarUDFImpl for Flat {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        let mut ty = types[0].clone();
-        while let DataType::List(item) = &ty
-            && matches!(item.data_type(), DataType::List(_))
-        {
-            ty = item.data_type().clone();
-        }
-        Ok(ty)
+        Ok(one_dimension(&types[0]))
     }
 
     /// Elements stay of the type that the field tells.
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let field = &args.arg_fields[0];
-        let mut ty = field.data_type().clone();
-        while let DataType::List(item) = &ty
-            && matches!(item.data_type(), DataType::List(_))
-        {
-            ty = item.data_type().clone();
-        }
+        let ty = one_dimension(field.data_type());
         Ok(Arc::new(field.as_ref().clone().with_data_type(ty)))
     }
 
@@ -229,6 +218,14 @@ impl ScalarUDFImpl for Flat {
             }
             None => plan_err!("array_flat takes an array"),
         }
+    }
+}
+
+/// The type of the innermost lists.
+fn one_dimension(ty: &DataType) -> DataType {
+    match ty {
+        DataType::List(item) if matches!(item.data_type(), DataType::List(_)) => one_dimension(item.data_type()),
+        ty => ty.clone(),
     }
 }
 
